@@ -857,7 +857,7 @@ fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     let page = format!("/2025-10-13/customers/{customer}");
     assert_eq!(request(&server.address, "DELETE", &page, Some(&user), "").unwrap().0, 200);
     post("/sandbox/clock", &json!({ "advanceBySeconds": 61 }));
-    assert_eq!(get(&format!("/transactions/{payment}"))["status"], "REFUNDED");
+    assert_eq!(get(&format!("/transactions/{payment}"))["status"], "FAILED");
 
     assert_eq!(open(), "1");
     let (code, mut listed, _) = for_programs(path, "attention list");
@@ -869,7 +869,7 @@ fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     let id = matter["id"].as_str().unwrap();
     let (code, shown, err) = run(path, &format!("attention show {id}"));
     assert_eq!(code, 0, "{err}");
-    for part in ["LATE_RETURN", payment, "amount: 400", "currency: USD", "outcomes: NOTED"] {
+    for part in ["LATE_RETURN", payment, "amount: 400", "currency: USD", "outcomes: KEPT"] {
         assert!(shown.contains(part), "{part} is missing in\n{shown}");
     }
     assert!(!shown.contains("Lovelace"), "{shown}");
@@ -877,22 +877,23 @@ fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     let (code, _, err) = run(path, &format!("attention resolve {id}"));
     assert!(code == 2 && err.contains("--reason"), "a reason is needed: {err}");
     let wrong = format!("attention resolve {id} --reason x --outcome settled");
-    check_refusal(switchyard(path, &wrong), 1, "the outcome of LATE_RETURN is NOTED");
+    check_refusal(switchyard(path, &wrong), 1, "the outcome of LATE_RETURN is KEPT");
     let unknown = "attention show Attention:00000000-0000-7000-8000-000000000001";
     check_refusal(switchyard(path, unknown), 1, "there is no Attention:");
     let (code, said, err) = run(path, &format!("attention resolve {id} --reason paid-by-cheque"));
-    assert_eq!((code, said.as_str()), (0, &*format!("{id} is resolved: NOTED\n")), "{err}");
+    assert_eq!((code, said.as_str()), (0, &*format!("{id} is resolved: KEPT\n")), "{err}");
     assert!(err.contains("attention resolve") && !err.contains("cheque"), "{err}");
     let again = format!("attention resolve {id} --reason again");
     check_refusal(switchyard(path, &again), 1, "is RESOLVED and cannot be resolved");
     assert_eq!(open(), "0");
+    assert_eq!(get(&format!("/transactions/{payment}"))["status"], "REFUNDED");
     server.stop();
     // Without a server, too.
     let resolved = for_programs(path, "attention list --all").1.remove(0);
     let resolution = &resolved["attention"][0]["resolution"];
     assert_eq!(
         (&resolution["outcome"], &resolution["reason"]),
-        (&json!("NOTED"), &json!("paid-by-cheque"))
+        (&json!("KEPT"), &json!("paid-by-cheque"))
     );
     assert!(resolution["by"].as_str().is_some_and(|by| by.contains('@')), "{resolution}");
     let audit = run(path, &format!("audit --object {id}")).1;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use ::uma::address::{Address, PeerDomain};
 use ::uma::currency::CurrencyCode;
@@ -19,7 +20,7 @@ use ::uma::travel_rule::DecryptionKey;
 use ::uma::version::{Form, Version};
 use axum::body::Body;
 use axum::http::Request;
-use domain::id::{InternalAccountId, TransactionId};
+use domain::id::{CustomerId, InternalAccountId, TransactionId};
 use domain::money::{AMOUNT_MAX, Money, Sending};
 use domain::platform::Mode;
 use domain::rail::Rail;
@@ -32,6 +33,8 @@ use ledger::movements;
 use serde_json::{Value, json};
 use service::platforms::{self, NewPlatform};
 use service::uma::{keys, peers};
+use store::open_payments::OpenPayments;
+use store::unit::Unit;
 use testbed::receiver::{Answer as Reply, Received, Receiver};
 
 use tower::ServiceExt as _;
@@ -484,6 +487,69 @@ async fn unpaid_invoices_are_bounded_and_reserve_nothing() {
     assert_eq!(known[0].open_payments, 0);
     peer.invoice(CENTS).await;
     assert_eq!(peers::all(&peer.server.app).await.expect("peers")[0].open_payments, 1);
+    peer.server.verify();
+}
+
+/// However many institutions ask: one payee has so many open invoices at most, and some more for
+/// institutions that the operator knows.
+#[tokio::test]
+async fn open_invoices_of_a_payee_are_bounded() {
+    const OF_PAYEE_MAX: i64 = 1_000;
+    const OF_PAYEE_ALLOWED_MAX: i64 = 2_000;
+    let peer = Institution::new().await;
+    let customer = CustomerId::parse(&peer.payee.customer).expect("an id");
+    // Ten institutions and more are behind most of them.
+    let others = async |count: i64| {
+        let write = move |unit: &mut Unit<'_, '_>| {
+            unit.put(OpenPayments { customer, count });
+            Ok(())
+        };
+        peer.server.app.write(write).await.expect("a counter");
+    };
+    let looked_up = peer.look_up().await;
+    let pay = async || peer.pay(&looked_up, &peer.request(2_500)).await;
+    let refused = async || {
+        let answer = pay().await;
+        assert_eq!(answer.expect(403)["code"], "VELOCITY_LIMIT_EXCEEDED");
+    };
+    others(OF_PAYEE_MAX - 1).await;
+    pay().await.expect(200);
+    refused().await;
+    peer.allow().await;
+    pay().await.expect(200);
+    others(OF_PAYEE_ALLOWED_MAX - 1).await;
+    pay().await.expect(200);
+    refused().await;
+    // One that is paid or over makes room for another.
+    others(OF_PAYEE_ALLOWED_MAX - 1).await;
+    pay().await.expect(200);
+}
+
+#[tokio::test]
+async fn a_pay_request_that_is_not_decided_on_ends_with_its_time() {
+    let peer = Institution::new().await;
+    let url = json!({ "webhookEndpoint": "https://example.com/hook" });
+    peer.payee.client.patch("/config", &url).await.expect(200);
+    let (looked_up, request) = (peer.look_up().await, peer.request(2_500));
+    let newest = async || match peer.payments().await.first() {
+        Some(payment) => text(&payment["status"]),
+        None => String::new(),
+    };
+    let time = async {
+        while newest().await != "PENDING" {
+            tokio::task::yield_now().await;
+        }
+        peer.server.pass(4_999).await;
+        assert_eq!(newest().await, "PENDING");
+        peer.server.pass(1).await;
+        assert_eq!(newest().await, "FAILED");
+    };
+    // Only the server's clock moves: the answer does not wait for five seconds of ours.
+    let both = async { tokio::join!(peer.pay(&looked_up, &request), time) };
+    let answered = tokio::time::timeout(Duration::from_secs(4), both).await;
+    let (answer, ()) = answered.expect("an answer with the end of the time");
+    peer.refused(&answer, 500, "INTERNAL_ERROR", Some("PAYMENT_APPROVAL_TIMED_OUT")).await;
+    assert_eq!(answer.body["reason"], "the payee's platform did not decide in time");
     peer.server.verify();
 }
 

@@ -152,10 +152,10 @@ const RULES: &[Rule] = &[
     rule(
         B1,
         "quotes",
-        "Quote:{} stands on a lookup that is another's, or was over",
-        "select q.id from quotes q join lookups l on l.id = q.lookup \
-         where l.platform <> q.platform or l.sender <> q.owner or l.expires_at <= q.created_at \
-         or substr(l.id, 1, 6) > substr(q.id, 1, 6)",
+        "Quote:{} stands on a lookup that is another's, later, or was over",
+        "select q.id from quotes q left join lookups l on l.id = q.lookup \
+         where substr(q.lookup, 1, 6) > substr(q.id, 1, 6) or l.platform <> q.platform \
+         or l.sender <> q.owner or l.expires_at <= q.created_at",
     ),
     rule(
         P1,
