@@ -456,7 +456,7 @@ impl TransactionBody {
             transaction_type: draft.direction.name(),
             direction: draft.direction.entry_name(),
             source: draft.source.as_ref().map(|source| SourceBody::new(source, draft.owner)),
-            destination: DestinationBody::new(&draft.destination, draft.request.rail),
+            destination: DestinationBody::new(&draft.destination, draft.rail_request.rail),
             customer_id: Text(draft.owner),
             platform_customer_id: draft.platform_customer_id.clone(),
             sent_amount: draft.sent.map(|sent| sent.money().into()),
@@ -475,8 +475,8 @@ impl TransactionBody {
             created_at: Text(transaction.created_at()),
             updated_at: Text(transaction.updated_at()),
             description: draft.description.clone(),
-            remittance_information: draft.request.remittance.clone(),
-            purpose_of_payment: draft.request.purpose,
+            remittance_information: draft.rail_request.remittance.clone(),
+            purpose_of_payment: draft.rail_request.purpose,
             reconciliation_instructions: transaction
                 .reference()
                 .map(|reference| ReconciliationBody { reference }),
