@@ -697,6 +697,46 @@ fn a_start_on_an_empty_database_is_ready_soon() {
 }
 
 #[test]
+fn a_scrape_says_which_build_leads() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start(folder.path());
+    let (_, metrics) = server.get("/metrics", None).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let build = format!("switchyard_build_info{{version=\"{version}\"}} 1");
+    assert!(metrics.lines().any(|line| line == build), "{metrics}");
+    // A server alone takes the lead with its first step.
+    until("the leader", || {
+        let (_, metrics) = server.get("/metrics", None).unwrap();
+        metrics.lines().any(|line| line == "switchyard_leader 1").then_some(())
+    });
+}
+
+#[test]
+fn help_wraps_at_the_width_of_the_terminal() {
+    let folder = TempDir::new().unwrap();
+    let help = |line: &str, width: &str| {
+        let mut command = switchyard(folder.path(), line);
+        let output = command.stdin(Stdio::null()).env("COLUMNS", width).output().unwrap();
+        let (code, out, err) = finished(output);
+        assert_eq!((code, err.as_str()), (0, ""));
+        out
+    };
+    for line in ["--help", "serve --help", "uma --help"] {
+        let lines = [50, 80, 400].map(|width: usize| {
+            let help = help(line, &width.to_string());
+            // No sentence is read past the hundredth column, and examples are copied whole.
+            let prose = help.split("Example").next().unwrap();
+            for line in prose.lines().filter(|line| line.trim().contains(' ')) {
+                let length = line.chars().count();
+                assert!(length <= width.min(100), "{length} of {width}: {line}");
+            }
+            prose.lines().count()
+        });
+        assert!(lines[0] > lines[1] && lines[1] >= lines[2], "{lines:?}");
+    }
+}
+
+#[test]
 fn tokens_are_made_and_revoked_beside_the_server() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();
