@@ -40,101 +40,95 @@ pub enum CustomerBody {
     Business(BusinessBody),
 }
 
-/// A customer that is a person.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = IndividualCustomer)]
-pub struct IndividualBody {
-    /// System id.
-    #[schema(example = "Customer:019542f5-b3e7-7d02-8000-000000000000")]
-    id: String,
-    /// The platform's own name for it.
-    platform_customer_id: String,
-    /// Its address.
-    #[schema(example = "$ada@localhost:8080")]
-    uma_address: String,
-    /// Its identity status.
-    kyc_status: &'static str,
-    /// Full name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    full_name: Option<String>,
-    /// Date of birth.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, format = Date)]
-    birth_date: Option<String>,
-    /// ISO 3166-1 alpha-2 code.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    nationality: Option<&'static str>,
-    /// Where the person lives.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, required = false)]
-    address: Option<AddressBody>,
-    /// E-mail address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    email: Option<String>,
-    /// Phone number, E.164.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    phone_number: Option<String>,
-    /// The currencies that the customer uses, if its platform named them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    currencies: Vec<&'static str>,
-    /// Whether it was deleted.
-    is_deleted: bool,
-    /// When it was made.
-    #[schema(format = DateTime)]
-    created_at: String,
-    /// When it last changed.
-    #[schema(format = DateTime)]
-    updated_at: String,
+/// Adds the fields that every customer has to the body of one kind.
+macro_rules! of_every_customer {
+    ($(#[$about:meta])* pub struct $name:ident { $($fields:tt)* }) => {
+        $(#[$about])*
+        pub struct $name {
+            $($fields)*
+            /// E-mail address.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(nullable = false)]
+            email: Option<String>,
+            /// Phone number, E.164.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[schema(nullable = false)]
+            phone_number: Option<String>,
+            /// The currencies that the customer uses, if its platform named them.
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            #[schema(required = false)]
+            currencies: Vec<&'static str>,
+            /// Whether it was deleted.
+            is_deleted: bool,
+            /// When it was made.
+            #[schema(format = DateTime)]
+            created_at: String,
+            /// When it last changed.
+            #[schema(format = DateTime)]
+            updated_at: String,
+        }
+    };
 }
 
-/// A customer that is a business.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = BusinessCustomer)]
-pub struct BusinessBody {
-    /// System id.
-    #[schema(example = "Customer:019542f5-b3e7-7d02-8000-000000000000")]
-    id: String,
-    /// The platform's own name for it.
-    platform_customer_id: String,
-    /// Its address.
-    uma_address: String,
-    /// Its identity status.
-    kyb_status: &'static str,
-    /// Where it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, required = false)]
-    address: Option<AddressBody>,
-    /// Its entry in the register.
-    business_info: BusinessInfoBody,
-    /// The persons behind it.
-    beneficial_owners: Vec<BeneficialOwnerBody>,
-    /// E-mail address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    email: Option<String>,
-    /// Phone number, E.164.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    phone_number: Option<String>,
-    /// The currencies that the customer uses, if its platform named them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    currencies: Vec<&'static str>,
-    /// Whether it was deleted.
-    is_deleted: bool,
-    /// When it was made.
-    #[schema(format = DateTime)]
-    created_at: String,
-    /// When it last changed.
-    #[schema(format = DateTime)]
-    updated_at: String,
+of_every_customer! {
+    /// A customer that is a person.
+    #[derive(Debug, Serialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    #[schema(as = IndividualCustomer)]
+    pub struct IndividualBody {
+        /// System id.
+        #[schema(example = "Customer:019542f5-b3e7-7d02-8000-000000000000")]
+        id: String,
+        /// The platform's own name for it.
+        platform_customer_id: String,
+        /// Its address.
+        #[schema(example = "$ada@localhost:8080")]
+        uma_address: String,
+        /// Its identity status.
+        kyc_status: &'static str,
+        /// Full name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        full_name: Option<String>,
+        /// Date of birth.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false, format = Date)]
+        birth_date: Option<String>,
+        /// ISO 3166-1 alpha-2 code.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false)]
+        nationality: Option<&'static str>,
+        /// Where the person lives.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false, required = false)]
+        address: Option<AddressBody>,
+    }
+}
+
+of_every_customer! {
+    /// A customer that is a business.
+    #[derive(Debug, Serialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    #[schema(as = BusinessCustomer)]
+    pub struct BusinessBody {
+        /// System id.
+        #[schema(example = "Customer:019542f5-b3e7-7d02-8000-000000000000")]
+        id: String,
+        /// The platform's own name for it.
+        platform_customer_id: String,
+        /// Its address.
+        uma_address: String,
+        /// Its identity status.
+        kyb_status: &'static str,
+        /// Where it is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(nullable = false, required = false)]
+        address: Option<AddressBody>,
+        /// Its entry in the register.
+        business_info: BusinessInfoBody,
+        /// The persons behind it.
+        beneficial_owners: Vec<BeneficialOwnerBody>,
+    }
 }
 
 /// The status of which an event about a customer tells.

@@ -39,6 +39,25 @@ impl Wishes {
     }
 }
 
+/// Adds the wishes of a payment that any rail may be asked for to the body of a request.
+macro_rules! with_wishes {
+    ($(#[$about:meta])* pub struct $name:ident { $($fields:tt)* }) => {
+        $(#[$about])*
+        pub struct $name {
+            $($fields)*
+            /// A text for the other side, which goes with the payment on its rail.
+            #[serde(default)]
+            #[schema(nullable = false, format = "label", min_length = 1, max_length = 80)]
+            remittance_information: Option<String>,
+            /// The purpose of the payment, which goes to the rail.
+            #[serde(default)]
+            #[schema(nullable = false, max_length = 64)]
+            purpose_of_payment: Option<String>,
+        }
+    };
+}
+pub(crate) use with_wishes;
+
 /// One end of a transfer.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -69,56 +88,54 @@ pub struct PayoutEnd {
     payment_rail: Option<String>,
 }
 
-/// A transfer from an internal to an external account.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TransferOut {
-    /// An internal account.
-    source: TransferEnd,
-    /// An external account in the same currency.
-    destination: PayoutEnd,
-    /// Smallest units of the accounts' currency; greater than 0.
-    #[serde(default)]
-    #[schema(nullable = false, minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 12550)]
-    amount: Option<i64>,
-    /// A memo.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 500)]
-    description: Option<String>,
-    /// A text for the other side, which goes with the payment on its rail.
-    #[serde(default)]
-    #[schema(nullable = false, format = "label", min_length = 1, max_length = 80)]
-    remittance_information: Option<String>,
-    /// The purpose of the payment, which goes to the rail.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 64)]
-    purpose_of_payment: Option<String>,
+with_wishes! {
+    /// A transfer from an internal to an external account.
+    #[derive(Debug, Deserialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub struct TransferOut {
+        /// An internal account.
+        source: TransferEnd,
+        /// An external account in the same currency.
+        destination: PayoutEnd,
+        /// Smallest units of the accounts' currency; greater than 0.
+        #[serde(default)]
+        #[schema(
+            nullable = false,
+            minimum = 1,
+            maximum = 9_000_000_000_000_000_i64,
+            example = 12550
+        )]
+        amount: Option<i64>,
+        /// A memo.
+        #[serde(default)]
+        #[schema(nullable = false, max_length = 500)]
+        description: Option<String>,
+    }
 }
 
-/// A transfer from an external to an internal account.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TransferIn {
-    /// An external account that money can be pulled from.
-    source: TransferEnd,
-    /// An internal account in the same currency.
-    destination: TransferEnd,
-    /// Smallest units of the accounts' currency; greater than 0.
-    #[serde(default)]
-    #[schema(nullable = false, minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 12550)]
-    amount: Option<i64>,
-    /// A memo.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 500)]
-    description: Option<String>,
-    /// A text for the other side, which goes with the payment on its rail.
-    #[serde(default)]
-    #[schema(nullable = false, format = "label", min_length = 1, max_length = 80)]
-    remittance_information: Option<String>,
-    /// The purpose of the payment, which goes to the rail.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 64)]
-    purpose_of_payment: Option<String>,
+with_wishes! {
+    /// A transfer from an external to an internal account.
+    #[derive(Debug, Deserialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub struct TransferIn {
+        /// An external account that money can be pulled from.
+        source: TransferEnd,
+        /// An internal account in the same currency.
+        destination: TransferEnd,
+        /// Smallest units of the accounts' currency; greater than 0.
+        #[serde(default)]
+        #[schema(
+            nullable = false,
+            minimum = 1,
+            maximum = 9_000_000_000_000_000_i64,
+            example = 12550
+        )]
+        amount: Option<i64>,
+        /// A memo.
+        #[serde(default)]
+        #[schema(nullable = false, max_length = 500)]
+        description: Option<String>,
+    }
 }
 
 schema_of!(TransferOut, TransferIn);
@@ -176,7 +193,7 @@ impl TryFrom<Parts> for Transfer {
             checks.id(&format!("{internal_field}.accountId"), &internal.account_id);
         let external_id: Option<ExternalAccountId> =
             checks.id(&format!("{external_field}.accountId"), &external.account_id);
-        let request = parts.wishes.checked(&mut checks);
+        let rail_request = parts.wishes.checked(&mut checks);
         let (internal_id, external_id) = checks.finish(internal_id.zip(external_id))?;
         let named = [(internal_field, internal.currency), (external_field, external.currency)];
         let mut currencies = Vec::new();
@@ -200,7 +217,7 @@ impl TryFrom<Parts> for Transfer {
             amount_minor,
             currency: currencies.first().copied(),
             description: parts.description,
-            request,
+            rail_request,
         })
     }
 }

@@ -5,14 +5,14 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::error::Error;
 use service::uma::post_transaction::{self as callback, POST_TRANSACTION_PATH};
-use service::uma::settle::SETTLE_PATH;
+use service::uma::settle::{self, SETTLE_PATH};
 use service::uma::{PAY_PATH, keys, receive};
 use uma::error::{ErrorCode, Refusal};
 use uma::{configuration, lnurlp};
@@ -31,7 +31,7 @@ pub fn router(app: App) -> Router {
         .route(&format!("{}{{user}}", lnurlp::PATH), get(look_up))
         .route(&format!("{PAY_PATH}{{token}}"), post(pay))
         .route(&format!("{POST_TRANSACTION_PATH}{{token}}"), post(post_transaction))
-        .route(SETTLE_PATH, post(settle))
+        .route(SETTLE_PATH, post(settled))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .with_state(app)
 }
@@ -163,17 +163,30 @@ struct Receipt {
     preimage: String,
 }
 
+/// The refusal to settle an invoice. One request too many has the status of a server that is busy:
+/// as its code means that the payment is refused, the payer's server would give the money back.
+fn not_settled(refusal: &Refusal) -> Response {
+    let mut response = refused(refusal);
+    if refusal.code == ErrorCode::VelocityLimitExceeded {
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    }
+    response
+}
+
 /// The preimage of an invoice of ours, once its payment is booked.
-async fn settle(Acting(app): Acting, Message(body): Message) -> Response {
+async fn settled(Acting(app): Acting, extensions: Extensions, Message(body): Message) -> Response {
+    if let Err(refusal) = settle::admit(&app, ClientAddress::network(&extensions)) {
+        return not_settled(&refusal);
+    }
     let Ok(Shown { pr }) = serde_json::from_slice(&body) else {
         let reason = "the body is not JSON with the invoice in pr";
         return refused(&Refusal::new(ErrorCode::InvalidRequestFormat, reason));
     };
-    match service::uma::settle::settle(&app, &pr).await {
+    match settle::settle(&app, &pr).await {
         Ok(preimage) => {
             let receipt = Receipt { preimage: hex::encode(preimage) };
             json(serde_json::to_string(&receipt).unwrap_or_default())
         }
-        Err(refusal) => refused(&refusal),
+        Err(refusal) => not_settled(&refusal),
     }
 }

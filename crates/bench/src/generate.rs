@@ -316,7 +316,7 @@ impl Payment {
             amount_minor: self.amount_minor(),
             currency: None,
             description: Some(DESCRIPTION.to_owned()),
-            request: RailRequest::default(),
+            rail_request: RailRequest::default(),
         };
         let way = Direction::Outgoing;
         let transaction = transfers::transfer(app, unit, platform, &transfer, way, *id, *at)?;

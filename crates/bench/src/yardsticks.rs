@@ -98,7 +98,7 @@ fn bodies(app: &App) -> Result<Bodies> {
         terms: None,
         uma: None,
         description: Some(crate::sessions::DESCRIPTION.to_owned()),
-        request: RailRequest::default(),
+        rail_request: RailRequest::default(),
     });
     let started = pending.clone().apply(Event::Started, now)?.into_now();
     let completed = started.apply(Event::Settled, now)?.into_now();

@@ -23,8 +23,8 @@ pub enum Kind {
     /// A rail does not say what became of a payment, and the time for it is over. The subject is
     /// the payment, which stays under way.
     UnknownOutcome,
-    /// Money has come back for a customer who was deleted, and is the platform's now. The subject
-    /// is the payment.
+    /// Money has come back for a customer who was deleted, and waits in suspense. The subject is
+    /// the payment.
     LateReturn,
     /// Events did not reach the platform's endpoint, and are not sent any more. The subject is the
     /// platform.
@@ -56,7 +56,8 @@ impl Kind {
         match self {
             Self::RailContradiction => &[Outcome::Settled, Outcome::Returned],
             Self::UnknownOutcome => &[Outcome::Settled, Outcome::Failed],
-            Self::LateReturn | Self::DeadDeliveries => &[Outcome::Noted],
+            Self::LateReturn => &[Outcome::Kept],
+            Self::DeadDeliveries => &[Outcome::Noted],
         }
     }
 
@@ -76,13 +77,16 @@ pub enum Outcome {
     Failed,
     /// It has moved, and is with us again.
     Returned,
+    /// It is the platform's.
+    Kept,
     /// Nothing changes in the books.
     Noted,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 4] = [Self::Settled, Self::Failed, Self::Returned, Self::Noted];
+    pub const ALL: [Self; 5] =
+        [Self::Settled, Self::Failed, Self::Returned, Self::Kept, Self::Noted];
 
     /// The name in storage and for operators.
     pub const fn name(self) -> &'static str {
@@ -90,6 +94,7 @@ impl Outcome {
             Self::Settled => "SETTLED",
             Self::Failed => "FAILED",
             Self::Returned => "RETURNED",
+            Self::Kept => "KEPT",
             Self::Noted => "NOTED",
         }
     }

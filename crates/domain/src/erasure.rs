@@ -144,7 +144,7 @@ impl Erase for Transaction {
             destination: erased_destination(&draft.destination),
             uma,
             description: None,
-            request: RailRequest { remittance: None, ..draft.request.clone() },
+            rail_request: RailRequest { remittance: None, ..draft.rail_request.clone() },
             ..draft.clone()
         };
         let (failure, reason) = (self.failure(), self.reason().cloned());

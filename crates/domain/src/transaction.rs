@@ -136,7 +136,7 @@ pub struct Draft {
     /// The memo.
     pub description: Option<String>,
     /// Wishes of the payer for the rail.
-    pub request: RailRequest,
+    pub rail_request: RailRequest,
 }
 
 impl Draft {
@@ -464,7 +464,7 @@ mod tests {
             terms: None,
             uma: None,
             description: None,
-            request: RailRequest::default(),
+            rail_request: RailRequest::default(),
         };
         Transaction::pending(draft)
     }

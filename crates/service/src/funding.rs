@@ -83,7 +83,7 @@ fn incoming(
         terms: None,
         uma: None,
         description: None,
-        request: RailRequest::default(),
+        rail_request: RailRequest::default(),
     }
 }
 

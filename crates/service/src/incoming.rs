@@ -29,7 +29,7 @@ use crate::{lifecycle, owners, uma};
 
 pub use begin::{PayIn, Wanted, receive};
 pub(crate) use begin::{accept, begin_here, create, fail_created};
-pub(crate) use credit::{credit, refuse_deposit, take_deposit_back};
+pub(crate) use credit::{credit, keep_returned, refuse_deposit, take_deposit_back};
 
 /// Ends the payment when the time to decide is over.
 fn set_time(unit: &mut Unit<'_, '_>, platform: &Platform, approval: &Approval, now: Timestamp) {

@@ -19,10 +19,9 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::error::{AccountError, Error};
 use crate::leadership::{self, Leadership};
-use crate::once;
 use crate::rail_orders::{Order, order};
 use crate::uma::post_transaction;
-use crate::{bulk, expiry};
+use crate::{bulk, expiry, sweeps};
 
 /// Timers taken at a time: enough that the writer does not run out of jobs while others go to it
 /// and back.
@@ -75,7 +74,7 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     // Jobs that have begun are finished, whatever keeps this server from taking more.
     work.wait(0).await;
     let Rest { unreadable, mut more } = rest?;
-    more |= once::sweep(app, &mut steps.sweeps).await?;
+    more |= sweeps::sweep(app, &mut steps.sweeps).await?;
     let Work { done, failed, under_way, .. } = work;
     Ok(Step { done, failed: failed + unreadable, under_way, more, is_ours: true })
 }

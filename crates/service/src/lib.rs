@@ -53,6 +53,7 @@ pub mod attention;
 pub mod resolutions;
 pub mod leadership;
 mod clock_steps;
+mod sweeps;
 pub mod jobs;
 
 pub use app::App;

@@ -83,7 +83,7 @@ pub struct NewQuote {
     /// The memo.
     pub description: Option<String>,
     /// Wishes for the rail.
-    pub request: RailRequest,
+    pub rail_request: RailRequest,
     /// The lookup of the receiver; needed for UMA addresses.
     pub lookup: Option<LookupId>,
     /// Facts about the payer.

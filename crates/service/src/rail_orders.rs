@@ -57,8 +57,8 @@ pub(crate) fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Ord
         rail,
         amount,
         party,
-        remittance: draft.request.remittance.clone(),
-        purpose: draft.request.purpose,
+        remittance: draft.rail_request.remittance.clone(),
+        purpose: draft.rail_request.purpose,
         since: timer.since,
         settings: platform.rail_settings.clone(),
     };

@@ -1,23 +1,25 @@
 //! Resolutions of matters that only a person can settle ([`crate::attention`]): an operator says
 //! the outcome, with a reason.
 //!
-//! A resolution that moves money goes the way of a rail's answer: through the payment's machine and
-//! the ledger. The journal has it with the operator as its actor.
+//! A resolution that moves money goes through the payment's machine and the ledger, as a rail's
+//! answer does. The journal has it with the operator as its actor.
 
 use domain::attention::{Attention, Event, Kind, Outcome, Resolution};
 use domain::clock::Ahead;
-use domain::id::{AttentionId, TransactionId};
+use domain::id::{AttentionId, Owner, TransactionId};
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Status, Transaction};
 use ports::rail::{Flow, Proof, RailAnswer, RailFailure};
+use store::books;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::owners;
 use crate::rail_answers::keep_answer;
 use crate::rail_orders::flow;
+use crate::settlement::return_from_suspense;
+use crate::{incoming, owners};
 
 /// An operator's finding about a matter.
 #[derive(Debug, Clone)]
@@ -76,24 +78,32 @@ fn book(
     other_side: TransactionId,
     server_now: Timestamp,
 ) -> Result<(), Error> {
+    let id = TransactionId::from_uuid(attention.subject);
+    let payment = |unit: &mut Unit<'_, '_>| {
+        let missing = || Error::Internal(format!("{id} has vanished"));
+        unit.get::<Transaction>(&id)?.ok_or_else(missing)
+    };
+    let now = owners::platform(unit, attention.platform)?.ahead.shows(server_now);
     let answer = match (attention.kind, outcome) {
         (Kind::UnknownOutcome, Outcome::Settled) => RailAnswer::Settled,
         (Kind::UnknownOutcome, Outcome::Failed) => {
             RailAnswer::Failed(RailFailure::TimedOut, Proof::Operator)
         }
         (Kind::RailContradiction, Outcome::Returned) => RailAnswer::Returned,
+        (Kind::LateReturn, Outcome::Kept) => {
+            let transaction = Transaction::clone(&*payment(unit)?);
+            return keep_late_return(app, unit, transaction, now);
+        }
         // The books say so already.
         (
             Kind::UnknownOutcome
             | Kind::RailContradiction
             | Kind::LateReturn
             | Kind::DeadDeliveries,
-            Outcome::Settled | Outcome::Failed | Outcome::Returned | Outcome::Noted,
+            Outcome::Settled | Outcome::Failed | Outcome::Returned | Outcome::Kept | Outcome::Noted,
         ) => return Ok(()),
     };
-    let id = TransactionId::from_uuid(attention.subject);
-    let missing = || Error::Internal(format!("{id} has vanished"));
-    let transaction = unit.get::<Transaction>(&id)?.ok_or_else(missing)?;
+    let transaction = payment(unit)?;
     let asked = flow(&unit.postings(id)?, &transaction);
     let status = transaction.status();
     let is_possible = match answer {
@@ -117,7 +127,24 @@ fn book(
         )));
     }
     let platform = owners::platform(unit, attention.platform)?;
-    let now = platform.ahead.shows(server_now);
     let timer = Timer::new(&platform, id.uuid(), TimerKind::AskRail, now, now);
     keep_answer(app, unit, &timer, asked, &answer.into(), other_side, now)
+}
+
+/// Gives money that came back for a deleted customer to the platform. Nothing if none waits: an
+/// earlier release gave it to the platform at once.
+fn keep_late_return(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let waits = books::in_suspense(&unit.postings(transaction.id())?);
+    let Some(amount) = waits else { return Ok(()) };
+    if transaction.status() == Status::Completed {
+        return incoming::keep_returned(app, unit, transaction, amount, now);
+    }
+    let owner = Owner::Platform(transaction.draft().platform);
+    return_from_suspense(app, unit, transaction, owner, amount, now)?;
+    Ok(())
 }

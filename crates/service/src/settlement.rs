@@ -29,7 +29,7 @@ pub(crate) fn waits_for_source(postings: &[PostingRow], transaction: &Transactio
 }
 
 /// Ends a transaction: the pending posting becomes posted or voided, and the quote ends with it.
-/// Money that had come just in time goes to the owner's internal account.
+/// Money that had come just in time is given back.
 pub(crate) fn end(
     app: &App,
     unit: &mut Unit<'_, '_>,
@@ -53,16 +53,12 @@ pub(crate) fn end(
     }
     let funded = postings.iter().any(|posting| posting.movement == Movement::Funding);
     if let (false, true, Some(sent)) = (settled, funded, transaction.draft().sent) {
-        transaction = return_from_suspense(unit, transaction, Sending::money(sent), now)?;
-        if transaction.status() == Status::Failed {
-            transaction = lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
-        }
+        transaction = refund(app, unit, transaction, Sending::money(sent), now)?;
     }
     Ok(transaction)
 }
 
-/// Takes a deposit into suspense and gives it to the sender's internal account; quote and
-/// transaction end.
+/// Takes a deposit into suspense and gives it back; quote and transaction end.
 #[expect(clippy::too_many_arguments, reason = "one step of one use case, named for its reader")]
 pub(crate) fn give_back(
     app: &App,
@@ -82,14 +78,13 @@ pub(crate) fn give_back(
     lifecycle::advance_quote(unit, Quote::clone(quote), event, now)?;
     let transaction = Transaction::clone(&transaction);
     let transaction = lifecycle::advance(app, unit, transaction, failed, now)?;
-    let transaction = return_from_suspense(unit, transaction, amount, now)?;
-    lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
+    refund(app, unit, transaction, amount, now)?;
     Ok(())
 }
 
 /// Takes back what was delivered and has come back (contract 6.10): the settled posting is reversed
 /// whole, at its own rate and with its fees, and what the sender had paid is the sender's again. A
-/// quote stays executed; the transaction is `FAILED` and, as the money is here, `REFUNDED`.
+/// quote stays executed; the transaction is `FAILED` and, once the money is the sender's, `REFUNDED`.
 pub(crate) fn take_back(
     app: &App,
     unit: &mut Unit<'_, '_>,
@@ -122,11 +117,12 @@ pub(crate) fn take_back(
         None => movements::reverse(&settled),
     };
     unit.post(draft.id, &posting, now)?;
-    let transaction = match (waits, draft.sent) {
-        (true, Some(sent)) => return_from_suspense(unit, transaction, sent.money(), now)?,
-        (true, None) | (false, _) => transaction,
+    match (waits, draft.sent) {
+        (true, Some(sent)) => refund(app, unit, transaction, sent.money(), now)?,
+        (true, None) | (false, _) => {
+            lifecycle::advance(app, unit, transaction, Event::Refunded, now)?
+        }
     };
-    lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
     Ok(())
 }
 
@@ -144,20 +140,10 @@ pub(crate) fn keeper(
     })
 }
 
-/// Has a person see to money that came back for a customer who was deleted.
-pub(crate) fn notice_kept(
-    unit: &mut Unit<'_, '_>,
-    transaction: &Transaction,
-    amount: Money,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let (minor, currency) = (amount.minor(), amount.currency().code());
-    let note = format!("{minor} {currency} in smallest units are the platform's now");
-    attention::notice_payment(unit, Kind::LateReturn, transaction, &note, now)
-}
-
-/// Posts what a transaction has in suspense to the internal account of the payer.
-pub(crate) fn return_from_suspense(
+/// Gives what a transaction has in suspense to the internal account of the payer. It waits there
+/// for a person if the payer was deleted.
+fn refund(
+    app: &App,
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,
     amount: Money,
@@ -171,12 +157,46 @@ pub(crate) fn return_from_suspense(
         Some(id) => owners::external_account(unit, draft.platform, id)?.owner,
         None => draft.owner,
     };
-    let kept_by = keeper(unit, draft.platform, owner)?.owner();
-    if kept_by != owner {
-        notice_kept(unit, &transaction, amount, now)?;
+    if keeper(unit, draft.platform, owner)?.owner() == owner {
+        return return_from_suspense(app, unit, transaction, owner, amount, now);
     }
-    let draft = transaction.draft();
-    let account = InternalAccountId::of(kept_by, amount.currency());
-    unit.post(draft.id, &movements::suspense_return(draft.platform, account, amount)?, now)?;
+    notice_late_return(unit, &transaction, amount, now)?;
     Ok(transaction)
+}
+
+/// Has a person see to money that came back for a customer who was deleted.
+pub(crate) fn notice_late_return(
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+    amount: Money,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let (minor, currency) = (amount.minor(), amount.currency().code());
+    let note = format!("{minor} {currency} in smallest units wait in suspense");
+    attention::notice_payment(unit, Kind::LateReturn, transaction, &note, now)
+}
+
+/// Posts what a transaction has in suspense to an owner's internal account.
+pub(crate) fn return_from_suspense(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    owner: Owner,
+    amount: Money,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let draft = transaction.draft();
+    let account = InternalAccountId::of(owner, amount.currency());
+    unit.post(draft.id, &movements::suspense_return(draft.platform, account, amount)?, now)?;
+    match transaction.status() {
+        Status::Failed => lifecycle::advance(app, unit, transaction, Event::Refunded, now),
+        // The receiving side's refusal is the last that is said of it.
+        Status::Created
+        | Status::Pending
+        | Status::Processing
+        | Status::Completed
+        | Status::Rejected
+        | Status::Refunded
+        | Status::Expired => Ok(transaction),
+    }
 }

@@ -31,13 +31,22 @@ pub(crate) struct Seen {
     pub(crate) term: i64,
 }
 
-/// How long answers have been there, as far as this server knows without believing the clock
-/// (docs/decisions/0005).
+/// The state of sweeps.
 #[derive(Debug, Default)]
 pub(crate) struct Sweeps {
     pub(crate) next_at: Duration,
+    pub(crate) answers: AgeProof,
+    pub(crate) nonces: AgeProof,
+}
+
+/// How long rows have been there, as far as this server knows without believing the clock
+/// (docs/decisions/0005).
+#[derive(Debug, Default)]
+pub(crate) struct AgeProof {
     /// The end of the journal at moments of this process, oldest first.
     pub(crate) ends: VecDeque<(Duration, u64)>,
+    /// The last row that is old enough by the time that this process has run.
+    pub(crate) by_uptime: u64,
     /// The last row that is old enough by the days of the journal, and when that was found out.
     pub(crate) by_days: Option<(Duration, u64)>,
 }

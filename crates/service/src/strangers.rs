@@ -1,8 +1,9 @@
 //! Requests of other institutions are bounded: anybody can send them, and each costs a signature
 //! check, and a signed one rows.
 //!
-//! An address is counted with every request, an institution with those that it has signed: no
-//! other one can use its share up. Each process counts for itself.
+//! An address is counted with every request, an institution with those that it has signed and with
+//! the invoices that it was given: no other one can use its share up. Each process counts for
+//! itself.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -20,27 +21,37 @@ const OF_ADDRESS_MAX: u32 = 3_000;
 /// is kept for 15 minutes, so that one institution has 18,000 rows at most.
 const OF_INSTITUTION_MAX: u32 = 1_200;
 
+/// A kind of request, which has a share of its own: a payment is settled however many lookups its
+/// institution makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// A lookup, a pay request or a callback.
+    Message,
+    /// An invoice that is shown to settle it.
+    Settle,
+}
+
 /// The requests of the last minute.
 #[derive(Default)]
 pub(crate) struct Strangers {
-    addresses: Mutex<Windows<Network>>,
-    institutions: Mutex<Windows<UmaDomain>>,
+    addresses: Mutex<Windows<(Kind, Network)>>,
+    institutions: Mutex<Windows<(Kind, UmaDomain)>>,
 }
 
 impl Strangers {
     /// Counts a request of an address. Refuses one too many.
-    pub(crate) fn called(&self, from: Network, now: Timestamp) -> Result<(), Refusal> {
+    pub(crate) fn called(&self, kind: Kind, from: Network, now: Timestamp) -> Result<(), Refusal> {
         if from == Network::UNKNOWN {
             return Ok(());
         }
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        within(&mut addresses, from, OF_ADDRESS_MAX, now)
+        within(&mut addresses, (kind, from), OF_ADDRESS_MAX, now)
     }
 
-    /// Counts a request that an institution has signed. Refuses one too many.
-    pub(crate) fn signed(&self, by: &UmaDomain, now: Timestamp) -> Result<(), Refusal> {
+    /// Counts a request that can only be an institution's. Refuses one too many.
+    pub(crate) fn proven(&self, kind: Kind, by: &UmaDomain, now: Timestamp) -> Result<(), Refusal> {
         let mut institutions = self.institutions.lock().unwrap_or_else(PoisonError::into_inner);
-        within(&mut institutions, by.clone(), OF_INSTITUTION_MAX, now)
+        within(&mut institutions, (kind, by.clone()), OF_INSTITUTION_MAX, now)
     }
 }
 
@@ -70,12 +81,18 @@ mod tests {
         let domain = |name: &str| UmaDomain::parse(name).expect("a domain");
         let at = Timestamp::from_millis;
         for number in 0..OF_INSTITUTION_MAX {
-            assert_eq!(strangers.signed(&domain("a.example"), at(number.into())), Ok(()));
+            assert_eq!(
+                strangers.proven(Kind::Message, &domain("a.example"), at(number.into())),
+                Ok(())
+            );
         }
-        let refusal = strangers.signed(&domain("a.example"), at(2_000)).expect_err("one too many");
+        let refusal = strangers
+            .proven(Kind::Message, &domain("a.example"), at(2_000))
+            .expect_err("one too many");
         assert_eq!(refusal.code, ErrorCode::VelocityLimitExceeded);
         assert!(refusal.reason.ends_with("try again in 58 seconds"), "{refusal}");
-        assert_eq!(strangers.signed(&domain("b.example"), at(2_000)), Ok(()));
-        assert_eq!(strangers.signed(&domain("a.example"), at(60_000)), Ok(()));
+        assert_eq!(strangers.proven(Kind::Message, &domain("b.example"), at(2_000)), Ok(()));
+        assert_eq!(strangers.proven(Kind::Settle, &domain("a.example"), at(2_000)), Ok(()));
+        assert_eq!(strangers.proven(Kind::Message, &domain("a.example"), at(60_000)), Ok(()));
     }
 }

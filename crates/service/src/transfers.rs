@@ -31,7 +31,7 @@ pub struct Transfer {
     /// The memo.
     pub description: Option<String>,
     /// Wishes for the rail.
-    pub request: RailRequest,
+    pub rail_request: RailRequest,
 }
 
 /// The data of both directions.
@@ -75,8 +75,8 @@ fn parts(
         Direction::Outgoing => limits::sendable(&platform, amount)?,
         Direction::Incoming => limits::receivable(&platform, amount)?,
     }
-    owners::has_rail(&external.info, transfer.request.rail)?;
-    let leg = app.env().route(platform.mode, &external.info, amount, transfer.request.rail)?;
+    owners::has_rail(&external.info, transfer.rail_request.rail)?;
+    let leg = app.env().route(platform.mode, &external.info, amount, transfer.rail_request.rail)?;
     Ok(Parts { internal, external, amount, leg })
 }
 
@@ -121,7 +121,7 @@ pub fn transfer(
         terms: None,
         uma: None,
         description: transfer.description.clone(),
-        request: transfer.request.clone(),
+        rail_request: transfer.rail_request.clone(),
     };
     let transaction = Transaction::pending(draft).ordered_over(rail);
     lifecycle::begin(app, unit, transaction.clone())?;

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, InternalAccountId, PlatformId, TransactionId};
+use domain::money::Money;
 use domain::time::Timestamp;
 use domain::transaction::Transaction;
-use ledger::account::{AccountKey, Balance, Counters};
+use ledger::account::{AccountKey, Balance, Counters, Side};
 use ledger::apply::{self, ApplyError, Balances, Refusal};
 use ledger::audit::RawEntry;
 use ledger::movements::Movement;
@@ -438,6 +439,28 @@ pub fn settled(rows: &[PostingRow]) -> Option<Posting> {
     let row =
         rows.iter().rfind(|row| row.phase == RowPhase::Pending && became_posted(row.number))?;
     Posting::new(row.movement, row.entries.clone()).ok()
+}
+
+/// The money that a payment has in its platform's suspense account.
+pub fn in_suspense(rows: &[PostingRow]) -> Option<Money> {
+    let is_final = |row: &&PostingRow| match row.phase {
+        RowPhase::Posted => true,
+        RowPhase::Pending => {
+            rows.iter().any(|other| other.phase == RowPhase::Resolves(row.number, Resolution::Post))
+        }
+        RowPhase::Resolves(..) => false,
+    };
+    let entries = rows.iter().filter(is_final).flat_map(|row| &row.entries);
+    let (mut minor, mut currency) = (0_i64, None);
+    for entry in entries.filter(|it| matches!(it.account(), AccountKey::Suspense { .. })) {
+        let amount = entry.amount();
+        minor = match entry.side() {
+            Side::Credit => minor.checked_add(amount.minor())?,
+            Side::Debit => minor.checked_sub(amount.minor())?,
+        };
+        currency = Some(amount.currency());
+    }
+    Money::positive(minor, currency?).ok()
 }
 
 fn next_number(rows: &[PostingRow]) -> u32 {

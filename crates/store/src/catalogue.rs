@@ -101,6 +101,15 @@ pub(crate) fn statements() -> impl Iterator<Item = String> {
     })
 }
 
+/// A statement that needs every table and every column, and reads no row.
+pub(crate) fn all_columns() -> String {
+    let part = |shape: &'static Shape| {
+        let columns = shape.columns.join(", ");
+        format!("select 1 from (select {columns} from {} limit 0) as part", shape.table)
+    };
+    tables().iter().copied().map(part).collect::<Vec<_>>().join(" union all ")
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

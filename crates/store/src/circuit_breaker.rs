@@ -3,6 +3,9 @@
 //!
 //! It opens when a read or a write loses its connection. Across a network it also opens when a
 //! heartbeat gets no answer: a server that hangs is noticed before the first caller's time-out.
+//!
+//! A heartbeat also looks whether every table is still there. Lost ones do not open the breaker:
+//! the journal may be whole, and what needs no lost table is answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::catalogue;
 use crate::engine::knows_key;
 use crate::error::StoreError;
 use crate::sql::Connection;
@@ -27,6 +31,7 @@ const HANGS_AFTER: Duration = Duration::from_millis(1_500);
 /// Shared by the writer thread and the readers.
 pub(crate) struct CircuitBreaker {
     is_open: Arc<AtomicBool>,
+    is_incomplete: Arc<AtomicBool>,
     opened: Sender<()>,
 }
 
@@ -38,10 +43,22 @@ impl CircuitBreaker {
     ) -> Result<(Arc<Self>, JoinHandle<()>), StoreError> {
         let is_open = Arc::<AtomicBool>::default();
         let (opened, openings) = channel();
-        let prober = Prober { connection, is_open: Arc::clone(&is_open), openings };
+        let is_incomplete = Arc::<AtomicBool>::default();
+        let prober = Prober {
+            connection,
+            is_open: Arc::clone(&is_open),
+            is_incomplete: Arc::clone(&is_incomplete),
+            all_columns: catalogue::all_columns(),
+            openings,
+        };
         let thread = threads::start("circuit-breaker", move || prober.run())?;
         metrics::gauge!("switchyard_database_reachable").set(1);
-        Ok((Arc::new(Self { is_open, opened }), thread))
+        Ok((Arc::new(Self { is_open, is_incomplete, opened }), thread))
+    }
+
+    /// Whether the last heartbeat missed a table or a column.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.is_incomplete.load(Ordering::Acquire)
     }
 
     /// Refuses while the breaker is open.
@@ -75,6 +92,8 @@ fn open(is_open: &AtomicBool, what: &str, error: &StoreError) -> bool {
 struct Prober {
     connection: Box<dyn Connection>,
     is_open: Arc<AtomicBool>,
+    is_incomplete: Arc<AtomicBool>,
+    all_columns: String,
     openings: Receiver<()>,
 }
 
@@ -102,10 +121,35 @@ impl Prober {
     fn beat(&mut self) {
         #[expect(clippy::disallowed_methods, reason = "it is how long we wait, not what is true")]
         let start = Instant::now();
-        if let Err(error) = probe(&mut *self.connection)
-            && start.elapsed() > HANGS_AFTER
-        {
-            open(&self.is_open, "heartbeat", &error);
+        match probe(&mut *self.connection) {
+            Ok(()) => self.look_for_tables(),
+            Err(error) if start.elapsed() > HANGS_AFTER => {
+                open(&self.is_open, "heartbeat", &error);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Looks whether every table and every column is there.
+    fn look_for_tables(&mut self) {
+        let connection = &mut *self.connection;
+        let looked = connection
+            .begin_read()
+            .and_then(|()| connection.query(&self.all_columns, &[], 1, &mut |_| Ok(())));
+        let _ = connection.rollback();
+        let is_incomplete = match &looked {
+            Ok(()) => false,
+            Err(StoreError::Engine(_)) => true,
+            // Locked by a migration, or out of reach: nothing is known.
+            Err(_) => return,
+        };
+        let was_incomplete = self.is_incomplete.swap(is_incomplete, Ordering::AcqRel);
+        match looked {
+            Err(error) if !was_incomplete => {
+                tracing::error!(%error, "the database lacks a table or a column: restore it");
+            }
+            Ok(()) if was_incomplete => tracing::info!("the database has all its tables again"),
+            Ok(()) | Err(_) => {}
         }
     }
 

@@ -244,12 +244,12 @@ pub const NONCE_STATUS: u16 = 299;
 
 /// Nonces that were used before a time.
 pub(crate) const NONCES: &str =
-    "select scope from idempotency where status = 299 and at < $1 order by at limit $2";
+    "select scope, at, seq from idempotency where status = 299 and at < $1 order by at limit $2";
 
 pub(crate) const OUTDATED: &str =
     "select scope, at, seq from idempotency where at < $1 order by at limit $2";
 
-/// An answer that the clock says is outdated.
+/// An answer or a nonce that the clock says is outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outdated {
     /// Its request.
@@ -273,11 +273,7 @@ impl View<'_> {
         before: Timestamp,
         max: u32,
     ) -> Result<Vec<Outdated>, StoreError> {
-        let parameters = [before.into(), max.into()];
-        let columns = (Answer::TABLE, &["scope", "at", "seq"][..]);
-        self.connection.all(OUTDATED, &parameters, columns, |row| {
-            Ok(Outdated { scope: read_scope(row)?, at: row.time()?, seq: read_seq(row)? })
-        })
+        self.outdated(OUTDATED, before, max)
     }
 
     /// The nonces that were used before then, oldest first, up to a limit.
@@ -285,9 +281,21 @@ impl View<'_> {
         &mut self,
         before: Timestamp,
         max: u32,
-    ) -> Result<Vec<Scope>, StoreError> {
+    ) -> Result<Vec<Outdated>, StoreError> {
+        self.outdated(NONCES, before, max)
+    }
+
+    fn outdated(
+        &mut self,
+        sql: &str,
+        before: Timestamp,
+        max: u32,
+    ) -> Result<Vec<Outdated>, StoreError> {
         let parameters = [before.into(), max.into()];
-        self.connection.all(NONCES, &parameters, (Answer::TABLE, &["scope"]), read_scope)
+        let columns = (Answer::TABLE, &["scope", "at", "seq"][..]);
+        self.connection.all(sql, &parameters, columns, |row| {
+            Ok(Outdated { scope: read_scope(row)?, at: row.time()?, seq: read_seq(row)? })
+        })
     }
 
     /// The data keys of answers of whole days before then, oldest first, up to a limit.

@@ -127,6 +127,7 @@ pub fn statements() -> Vec<String> {
         idempotency::OUTDATED,
         idempotency::NONCES,
         idempotency::DAYS,
+        lookups::OUTDATED,
         erasure::LOOKUPS,
         erasure::INVITATIONS,
         erasure::IDENTITY_CHECKS,
@@ -158,6 +159,7 @@ pub fn statements() -> Vec<String> {
     }
     all.sort_unstable();
     let whole = catalogue::statements().chain(copy::statements());
+    all.push(catalogue::all_columns());
     all.into_iter().chain(list::statements()).chain(whole).chain(verify::statements()).collect()
 }
 
@@ -296,6 +298,12 @@ impl Store {
     /// is about to wait for the read of another one.
     pub fn check_circuit(&self) -> Result<(), StoreError> {
         self.breaker.check()
+    }
+
+    /// Whether the database lacks a table or a column by now, as far as it was looked at: a
+    /// heartbeat looks where the database is a server.
+    pub fn is_incomplete(&self) -> bool {
+        self.breaker.is_incomplete()
     }
 
     /// Waits until the files of the database were moved away under this process: nothing is written

@@ -4,6 +4,7 @@ use domain::currency::Currency;
 use domain::id::{CustomerId, ExternalAccountId, LookupId};
 use domain::lookup::{Lookup, Offer, PayWay, Receiver};
 use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField};
+use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::reader::View;
 use crate::record::{Record, of_person, record_table};
 use crate::sql::{Row, Value};
 
@@ -160,5 +162,21 @@ impl Record for Lookup {
             })
         };
         parts().ok_or_else(|| row.corrupt("a lookup without a receiver that can be paid"))
+    }
+}
+
+/// Lookups whose time is over.
+pub(crate) const OUTDATED: &str =
+    "select id from lookups where expires_at < $1 order by expires_at limit $2";
+
+impl View<'_> {
+    /// The lookups that were over before then, oldest first, up to a limit.
+    pub fn outdated_lookups(
+        &mut self,
+        before: Timestamp,
+        max: u32,
+    ) -> Result<Vec<LookupId>, StoreError> {
+        let parameters = [before.into(), max.into()];
+        self.connection.all(OUTDATED, &parameters, (Lookup::TABLE, &["id"]), Row::id)
     }
 }

@@ -29,6 +29,7 @@ pub(crate) static TABLES: Track = Track {
         ("V5__payment_hashes", include_str!("../migrations/tables/0005_payment_hashes.sql")),
         ("V6__wide_counters", include_str!("../migrations/tables/0006_wide_counters.sql")),
         ("V7__uma_domains", include_str!("../migrations/tables/0007_uma_domains.sql")),
+        ("V8__outdated_lookups", include_str!("../migrations/tables/0008_outdated_lookups.sql")),
     ],
 };
 

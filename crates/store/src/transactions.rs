@@ -201,7 +201,7 @@ impl Columns {
 
     /// The draft that they make with the sealed parts, if these fit.
     fn draft(&self, mut stored: Stored) -> Option<Draft> {
-        let request = stored.take_request()?;
+        let rail_request = stored.take_rail_request()?;
         let (sending, receiving) = (self.sending_currency, self.receiving_currency);
         let source = match stored.source {
             Some(source) => Some(source.into_domain(self.source_account, sending)?),
@@ -235,7 +235,7 @@ impl Columns {
             terms,
             uma,
             description: stored.description,
-            request,
+            rail_request,
         })
     }
 

@@ -77,6 +77,7 @@ const UMA_KEPT: u128 = 158;
 const UMA_PAID: u128 = 145;
 const UMA_DEPOSIT_OPEN: u128 = 159;
 const OUT_RETURNED: u128 = 132;
+const OUT_HELD: u128 = 135;
 const QUOTE_RETURNED: u128 = 133;
 const QUOTE_FUNDED_RETURNED: u128 = 134;
 
@@ -188,6 +189,14 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
         &[Event::Returned(StatusReason::RETURNED), Event::Refunded],
         at(230),
     )?;
+    begin(unit, transfer_out(OUT_HELD, 1, DOLLARS, 1_000))?;
+    let id = transaction_id(OUT_HELD);
+    unit.pend(id, &posting, id.created_at())?;
+    unit.resolve(id, Resolution::Post, at(220))?;
+    advance(unit, OUT_HELD, &[Event::Started, Event::Settled], at(220))?;
+    let held = movements::reverse_into_suspense(platform_id(1), &posting, source).unwrap();
+    unit.post(id, &held, at(230))?;
+    advance(unit, OUT_HELD, &[Event::Returned(StatusReason::RETURNED)], at(230))?;
     let mut pulled = deposit(TRANSFERRED_IN, 1, 1, 700, "USD").draft().clone();
     pulled.source = Some(from(AccountRef::External(account_id(DOLLARS)), "USD"));
     begin(unit, domain::transaction::Transaction::pending(pulled))?;
@@ -394,7 +403,7 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
     begin(unit, uma_in(UMA_WAITS_IN, 1, 2, received, Some(UMA_WAITS)))?;
     unit.set_timer(under_way(uuid(UMA_WAITS_IN), TimerKind::DecidePayment));
     unit.put(approval(UMA_WAITS_IN, 1));
-    unit.put(attention(domain::attention::Kind::LateReturn, OUT_RETURNED));
+    unit.put(attention(domain::attention::Kind::LateReturn, OUT_HELD));
     let decided = approval(UMA_HERE_IN, 2).apply(approval::Event::AnsweredYes, at(235)).unwrap();
     unit.put_moved(decided);
 
@@ -888,9 +897,11 @@ const CORRUPTERS: &[Corrupter] = &[
     // A reference leads nowhere.
     corrupter(&["S4"], "update tokens set platform = $nothing where name = 'Token 2'"),
     // A matter for a person is about nothing, or about another platform's payment.
-    corrupter(&["S4"], "update attention set subject = $nothing"),
+    corrupter(&["S4", "T8"], "update attention set subject = $nothing"),
     corrupter(&["S4"], "update attention set platform = $elsewhere"),
     corrupter(&["S2"], "update attention set sealed = x'00'"),
+    // Money in suspense that no person knows of.
+    corrupter(&["T8", "S4"], "update attention set resolved_at = opened_at"),
     // A settled entry has another amount.
     corrupter(
         &["L1", "L2", "L3", "T7"],

@@ -86,6 +86,9 @@ async fn why_not_ready(health: &Health) -> Option<&'static str> {
     if health.shutdown.is_cancelled() {
         return Some("the server is stopping");
     }
+    if health.app.store().is_incomplete() {
+        return Some("the database lacks a table or a column: restore it");
+    }
     // Not among the lists, which may take long.
     let read = health.app.store().get::<Lease>(LeaseName::Jobs).await;
     if let Err(error) = read {

@@ -697,6 +697,46 @@ fn a_start_on_an_empty_database_is_ready_soon() {
 }
 
 #[test]
+fn a_scrape_says_which_build_leads() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start(folder.path());
+    let (_, metrics) = server.get("/metrics", None).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let build = format!("switchyard_build_info{{version=\"{version}\"}} 1");
+    assert!(metrics.lines().any(|line| line == build), "{metrics}");
+    // A server alone takes the lead with its first step.
+    until("the leader", || {
+        let (_, metrics) = server.get("/metrics", None).unwrap();
+        metrics.lines().any(|line| line == "switchyard_leader 1").then_some(())
+    });
+}
+
+#[test]
+fn help_wraps_at_the_width_of_the_terminal() {
+    let folder = TempDir::new().unwrap();
+    let help = |line: &str, width: &str| {
+        let mut command = switchyard(folder.path(), line);
+        let output = command.stdin(Stdio::null()).env("COLUMNS", width).output().unwrap();
+        let (code, out, err) = finished(output);
+        assert_eq!((code, err.as_str()), (0, ""));
+        out
+    };
+    for line in ["--help", "serve --help", "uma --help"] {
+        let lines = [50, 80, 400].map(|width: usize| {
+            let help = help(line, &width.to_string());
+            // No sentence is read past the hundredth column, and examples are copied whole.
+            let prose = help.split("Example").next().unwrap();
+            for line in prose.lines().filter(|line| line.trim().contains(' ')) {
+                let length = line.chars().count();
+                assert!(length <= width.min(100), "{length} of {width}: {line}");
+            }
+            prose.lines().count()
+        });
+        assert!(lines[0] > lines[1] && lines[1] >= lines[2], "{lines:?}");
+    }
+}
+
+#[test]
 fn tokens_are_made_and_revoked_beside_the_server() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();
@@ -857,7 +897,7 @@ fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     let page = format!("/2025-10-13/customers/{customer}");
     assert_eq!(request(&server.address, "DELETE", &page, Some(&user), "").unwrap().0, 200);
     post("/sandbox/clock", &json!({ "advanceBySeconds": 61 }));
-    assert_eq!(get(&format!("/transactions/{payment}"))["status"], "REFUNDED");
+    assert_eq!(get(&format!("/transactions/{payment}"))["status"], "FAILED");
 
     assert_eq!(open(), "1");
     let (code, mut listed, _) = for_programs(path, "attention list");
@@ -869,7 +909,7 @@ fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     let id = matter["id"].as_str().unwrap();
     let (code, shown, err) = run(path, &format!("attention show {id}"));
     assert_eq!(code, 0, "{err}");
-    for part in ["LATE_RETURN", payment, "amount: 400", "currency: USD", "outcomes: NOTED"] {
+    for part in ["LATE_RETURN", payment, "amount: 400", "currency: USD", "outcomes: KEPT"] {
         assert!(shown.contains(part), "{part} is missing in\n{shown}");
     }
     assert!(!shown.contains("Lovelace"), "{shown}");
@@ -877,22 +917,23 @@ fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     let (code, _, err) = run(path, &format!("attention resolve {id}"));
     assert!(code == 2 && err.contains("--reason"), "a reason is needed: {err}");
     let wrong = format!("attention resolve {id} --reason x --outcome settled");
-    check_refusal(switchyard(path, &wrong), 1, "the outcome of LATE_RETURN is NOTED");
+    check_refusal(switchyard(path, &wrong), 1, "the outcome of LATE_RETURN is KEPT");
     let unknown = "attention show Attention:00000000-0000-7000-8000-000000000001";
     check_refusal(switchyard(path, unknown), 1, "there is no Attention:");
     let (code, said, err) = run(path, &format!("attention resolve {id} --reason paid-by-cheque"));
-    assert_eq!((code, said.as_str()), (0, &*format!("{id} is resolved: NOTED\n")), "{err}");
+    assert_eq!((code, said.as_str()), (0, &*format!("{id} is resolved: KEPT\n")), "{err}");
     assert!(err.contains("attention resolve") && !err.contains("cheque"), "{err}");
     let again = format!("attention resolve {id} --reason again");
     check_refusal(switchyard(path, &again), 1, "is RESOLVED and cannot be resolved");
     assert_eq!(open(), "0");
+    assert_eq!(get(&format!("/transactions/{payment}"))["status"], "REFUNDED");
     server.stop();
     // Without a server, too.
     let resolved = for_programs(path, "attention list --all").1.remove(0);
     let resolution = &resolved["attention"][0]["resolution"];
     assert_eq!(
         (&resolution["outcome"], &resolution["reason"]),
-        (&json!("NOTED"), &json!("paid-by-cheque"))
+        (&json!("KEPT"), &json!("paid-by-cheque"))
     );
     assert!(resolution["by"].as_str().is_some_and(|by| by.contains('@')), "{resolution}");
     let audit = run(path, &format!("audit --object {id}")).1;

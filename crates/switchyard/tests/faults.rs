@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use testbed::instance::{Installation, Instance};
+use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance};
 use testbed::postgres::{Cluster, Database, Replication, Shutdown};
 use testbed::proxy::{Chosen, Counts, Moment, Proxy, Traffic};
 use testbed::recorder::{Api, Load, Outcome, Recorder, Report};
@@ -422,6 +422,89 @@ async fn a_database_that_is_killed_and_restarted_under_load_keeps_every_promise(
         println!("{fault}: answers {recovery:.0?} after the database is ready");
     }
     println!("restarts of the database: {report}");
+    Ok(())
+}
+
+/// A heartbeat looks at the tables twice a second.
+async fn readiness_is(site: &Site, status: u16, reason: &str) -> Result<()> {
+    let url = format!("{}/readyz", site.servers[0].base());
+    until(&format!("/readyz is {status}"), async || {
+        let answer = site.http.get(&url).send().await?;
+        let found = answer.status().as_u16();
+        Ok(found == status && answer.text().await?.contains(reason))
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_is_lost_under_a_running_server_is_noticed() -> Result<()> {
+    let database = Database::fresh();
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("log");
+    let installation = installation(&database.url()).logging_to(&log);
+    let server = installation.start()?;
+    let site = Site::of(installation, vec![server]).await?;
+    readiness_is(&site, 200, "ready").await?;
+    for (lost, found) in [
+        ("alter table quotes rename to lost", "alter table lost rename to quotes"),
+        (
+            "alter table timers rename column due_at to lost",
+            "alter table timers rename column lost to due_at",
+        ),
+    ] {
+        database.query(lost)?;
+        readiness_is(&site, 503, "lacks a table or a column").await?;
+        database.query(found)?;
+        readiness_is(&site, 200, "ready").await?;
+    }
+    let said = std::fs::read_to_string(&log)?;
+    assert!(said.contains("the database lacks a table or a column: restore it"), "{said}");
+    assert!(said.contains("the database has all its tables again"), "{said}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_replaced_under_a_running_server_gets_no_payment() -> Result<()> {
+    let database = Database::fresh();
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("log");
+    let installation = installation(&database.url()).logging_to(&log);
+    let server = installation.start()?;
+    let site = Site::of(installation, vec![server]).await?;
+    let load = site.load();
+    site.recorder.more(50).await?;
+    let (own, away) = (database.name(), format!("{}_away", database.name()));
+    let put_away = |name: &str, other: &str| -> Result<()> {
+        database.server().query(&format!("alter database {name} with allow_connections false"))?;
+        database.server().query(&format!(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"
+        ))?;
+        database.server().query(&format!("alter database {name} rename to {other}"))?;
+        Ok(())
+    };
+    put_away(own, &away)?;
+    // It is not there, and then there is an empty one under its name.
+    let url = format!("{}/2025-10-13/config", site.servers[0].base());
+    for is_there in [false, true] {
+        if is_there {
+            database.server().query(&format!("create database {own}"))?;
+        }
+        readiness_is(&site, 503, "the database cannot be").await?;
+        let (user, password) = (CLIENT_ID, Some(CLIENT_SECRET));
+        let answer = site.http.get(&url).basic_auth(user, password).send().await?;
+        assert_eq!(answer.status(), 503);
+    }
+    let said = std::fs::read_to_string(&log)?;
+    assert!(said.contains("database unreachable"), "{said}");
+    put_away(own, &format!("{own}_empty"))?;
+    database.server().query(&format!("drop database {own}_empty"))?;
+    database.server().query(&format!("alter database {away} rename to {own}"))?;
+    database.server().query(&format!("alter database {own} with allow_connections true"))?;
+    readiness_is(&site, 200, "ready").await?;
+    site.answers_again().await?;
+    let report = site.is_right(load).await?;
+    assert_eq!(report.lost, 0, "{report}");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! The server behind a real nginx: with the file of docs/proxy, and with one that says as little as
-//! it can.
+//! The server behind a real nginx and a real Caddy: with the files of docs/proxy, and with one that
+//! says as little as it can.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -20,15 +20,12 @@ use testbed::recorder::Api;
 use testbed::wait::until;
 use testbed::{packages, ports};
 
-/// The file that users take.
-const DOCUMENTED: &str = include_str!("../../../docs/proxy/nginx.conf");
-
 /// nginx as most people begin with it: it speaks HTTP/1.0, names the upstream as the host, and adds
 /// no header.
 const BARE: &str = "events { }\nhttp { server { listen 80; location / { \
     proxy_pass http://127.0.0.1:8080; } } }";
 
-/// The name in [`DOCUMENTED`].
+/// The name in the files of docs/proxy.
 const NAME: &str = "pay.example.com";
 
 /// Whatever should happen has happened by then, even on a busy machine.
@@ -37,58 +34,113 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How the log begins to say that the server is not local.
 const NOT_LOCAL: &str = "not only this machine reaches this server";
 
-/// A running nginx, with its files.
-struct Nginx {
+/// A proxy and its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// nginx with the file that users take.
+    Nginx,
+    /// nginx with [`BARE`].
+    BareNginx,
+    /// Caddy with the file that users take.
+    Caddy,
+}
+
+/// A running proxy, with its files.
+struct Proxy {
+    kind: Kind,
     process: Child,
     http: u16,
     https: u16,
     _folder: TempDir,
 }
 
-impl Nginx {
+impl Proxy {
     /// Runs a file with other ports and paths than it has.
-    fn start(file: &str, upstream: u16) -> Self {
+    fn start(kind: Kind, upstream: u16) -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         let [http, https] = [(); 2].map(|()| ports::free().unwrap());
         let certificate = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
         fs::write(path("cert.pem"), certificate.cert.pem()).unwrap();
         fs::write(path("cert.key"), certificate.signing_key.serialize_pem()).unwrap();
-        let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {};\n", path(kind)));
-        let mut text = file.to_owned();
-        let mut put = |from: &str, to: &str| text = text.replace(from, to);
-        put("listen [::]:80;", "");
-        put("listen [::]:443 ssl;", "");
-        put("listen 80;", &format!("listen 127.0.0.1:{http};"));
-        put("listen 443 ssl;", &format!("listen 127.0.0.1:{https} ssl;"));
-        put("127.0.0.1:8080", &format!("127.0.0.1:{upstream}"));
-        put("/etc/nginx/pay.example.com.pem", &path("cert.pem"));
-        put("/etc/nginx/pay.example.com.key", &path("cert.key"));
-        put("/var/log/nginx/switchyard.log", &path("access.log"));
-        put("http {", &format!("http {{\n{}", folders.concat()));
-        fs::write(path("nginx.conf"), &text).unwrap();
-        let mut settings = format!("daemon off; pid {};", path("nginx.pid"));
-        if geteuid().is_root() {
-            settings += " user root;";
-        }
-        let process = Command::new(packages::nginx().unwrap())
-            .args(["-p", &path(""), "-c", &path("nginx.conf"), "-e", &path("error.log")])
-            .args(["-g", &settings])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut nginx = Self { process, http, https, _folder: folder };
-        until("nginx", PATIENCE, || {
-            assert!(nginx.process.try_wait()?.is_none(), "nginx does not take:\n{text}");
+        let upstream = format!("127.0.0.1:{upstream}");
+        let (text, mut command) = match kind {
+            Kind::Nginx => {
+                let file = include_str!("../../../docs/proxy/nginx.conf");
+                nginx(&file.replace("127.0.0.1:8080", &upstream), (http, https), path)
+            }
+            Kind::BareNginx => {
+                nginx(&BARE.replace("127.0.0.1:8080", &upstream), (http, https), path)
+            }
+            Kind::Caddy => {
+                let file = include_str!("../../../docs/proxy/Caddyfile");
+                caddy(&file.replace("127.0.0.1:8080", &upstream), (http, https), path)
+            }
+        };
+        let process = command.stdin(Stdio::null()).spawn().unwrap();
+        let mut proxy = Self { kind, process, http, https, _folder: folder };
+        until("the proxy", PATIENCE, || {
+            assert!(proxy.process.try_wait()?.is_none(), "{kind:?} does not take:\n{text}");
             Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, http)).ok())
         })
         .unwrap();
-        nginx
+        proxy
     }
 }
 
-impl Drop for Nginx {
+/// nginx with a file: the file as it is run, and the command.
+fn nginx(
+    file: &str,
+    (http, https): (u16, u16),
+    path: impl Fn(&str) -> String,
+) -> (String, Command) {
+    let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {};\n", path(kind)));
+    let mut text = file.to_owned();
+    let mut put = |from: &str, to: &str| text = text.replace(from, to);
+    put("listen [::]:80;", "");
+    put("listen [::]:443 ssl;", "");
+    put("listen 80;", &format!("listen 127.0.0.1:{http};"));
+    put("listen 443 ssl;", &format!("listen 127.0.0.1:{https} ssl;"));
+    put("/etc/nginx/pay.example.com.pem", &path("cert.pem"));
+    put("/etc/nginx/pay.example.com.key", &path("cert.key"));
+    put("/var/log/nginx/switchyard.log", &path("access.log"));
+    put("http {", &format!("http {{\n{}", folders.concat()));
+    fs::write(path("nginx.conf"), &text).unwrap();
+    let mut settings = format!("daemon off; pid {};", path("nginx.pid"));
+    if geteuid().is_root() {
+        settings += " user root;";
+    }
+    let mut command = Command::new(packages::nginx().unwrap());
+    command.args(["-p", &path(""), "-c", &path("nginx.conf"), "-e", &path("error.log")]);
+    command.args(["-g", &settings]);
+    (text, command)
+}
+
+/// The same of Caddy. It asks nobody for a certificate, and keeps its files to itself.
+fn caddy(
+    file: &str,
+    (http, https): (u16, u16),
+    path: impl Fn(&str) -> String,
+) -> (String, Command) {
+    let (certificate, key) = (path("cert.pem"), path("cert.key"));
+    let site = format!("{NAME} {{\n\ttls {certificate} {key}\n");
+    let text = format!(
+        "{{\n\tadmin off\n\tskip_install_trust\n\tdefault_bind 127.0.0.1\n\thttp_port {http}\n\t\
+         https_port {https}\n}}\n{}",
+        file.replace(&format!("{NAME} {{\n"), &site)
+    );
+    fs::write(path("Caddyfile"), &text).unwrap();
+    let mut command = Command::new(packages::caddy().unwrap());
+    command.args(["run", "--adapter", "caddyfile", "--config", &path("Caddyfile")]);
+    for name in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
+        command.env(name, path(""));
+    }
+    command.stderr(Stdio::null());
+    (text, command)
+}
+
+impl Drop for Proxy {
     fn drop(&mut self) {
         // Its workers end with it only if it is asked.
         let id = Pid::from_raw(i32::try_from(self.process.id()).unwrap());
@@ -120,9 +172,9 @@ impl Server {
         Self { instance, port, folder, client }
     }
 
-    /// A client of nginx, under the name that its file has.
-    fn client_of(nginx: &Nginx) -> Client {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, nginx.https));
+    /// A client of a proxy, under the name that its file has.
+    fn client_of(proxy: &Proxy) -> Client {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, proxy.https));
         Client::builder()
             .no_proxy()
             .redirect(Policy::none())
@@ -156,23 +208,23 @@ async fn in_json(response: Response) -> (u16, Value) {
     (status, response.json().await.unwrap())
 }
 
-/// Asks for the health through nginx, by whichever of its ports leads there.
-async fn healthy_through(nginx: &Nginx, file: &str) {
-    let (client, url) = match file {
-        BARE => (
+/// Asks for the health through a proxy, by whichever of its ports leads there.
+async fn healthy_through(proxy: &Proxy) {
+    let (client, url) = match proxy.kind {
+        Kind::BareNginx => (
             Client::builder().no_proxy().build().unwrap(),
-            format!("http://127.0.0.1:{}/healthz", nginx.http),
+            format!("http://127.0.0.1:{}/healthz", proxy.http),
         ),
-        _ => (Server::client_of(nginx), format!("https://{NAME}/healthz")),
+        Kind::Nginx | Kind::Caddy => (Server::client_of(proxy), format!("https://{NAME}/healthz")),
     };
     assert_eq!(client.get(url).send().await.unwrap().status(), 200);
 }
 
 #[tokio::test]
-async fn the_first_request_through_nginx_ends_that_the_server_is_local() {
-    for file in [DOCUMENTED, BARE] {
+async fn the_first_request_through_a_proxy_ends_that_the_server_is_local() {
+    for kind in [Kind::Nginx, Kind::BareNginx, Kind::Caddy] {
         let server = Server::start(&[]).await;
-        let nginx = Nginx::start(file, server.port);
+        let proxy = Proxy::start(kind, server.port);
         let receiver = Receiver::start().unwrap();
         receiver.answer(Answer::status(202).body("hello"));
         let endpoint = json!({ "webhookEndpoint": receiver.url("/hooks") });
@@ -184,11 +236,11 @@ async fn the_first_request_through_nginx_ends_that_the_server_is_local() {
         assert_eq!(server.status("/metrics").await, 200);
         let connections = receiver.connections();
 
-        healthy_through(&nginx, file).await;
+        healthy_through(&proxy).await;
         assert_eq!(server.status("/metrics").await, 404);
         let (status, refused) = test().await;
         assert_eq!((status, &refused["code"]), (400, &json!("WEBHOOK_DELIVERY_ERROR")));
-        healthy_through(&nginx, file).await;
+        healthy_through(&proxy).await;
         assert_eq!(server.log().matches(NOT_LOCAL).count(), 1, "{}", server.log());
         assert_eq!(receiver.connections(), connections, "the endpoint was reached");
     }
@@ -196,6 +248,15 @@ async fn the_first_request_through_nginx_ends_that_the_server_is_local() {
 
 #[tokio::test]
 async fn the_documented_nginx_serves_a_server_that_knows_of_it() {
+    check_documented(Kind::Nginx).await;
+}
+
+#[tokio::test]
+async fn the_documented_caddy_serves_a_server_that_knows_of_it() {
+    check_documented(Kind::Caddy).await;
+}
+
+async fn check_documented(kind: Kind) {
     let admin = format!("127.0.0.1:{}", ports::free().unwrap());
     let public = format!("https://{NAME}");
     let mut server = Server::start(&[
@@ -204,8 +265,8 @@ async fn the_documented_nginx_serves_a_server_that_knows_of_it() {
         ("SWITCHYARD_ADMIN_LISTEN", &admin),
     ])
     .await;
-    let nginx = Nginx::start(DOCUMENTED, server.port);
-    let client = Server::client_of(&nginx);
+    let proxy = Proxy::start(kind, server.port);
+    let client = Server::client_of(&proxy);
     let get = async |path: &str| client.get(format!("{public}{path}")).send().await.unwrap();
 
     for path in ["/metrics", "/peer"] {
@@ -214,8 +275,8 @@ async fn the_documented_nginx_serves_a_server_that_knows_of_it() {
         assert_eq!(operators.status(), 200, "{path}");
     }
     assert!(!server.log().contains(NOT_LOCAL), "it has known that from the start");
-    let insecure = server.client.get(format!("http://127.0.0.1:{}/docs?a=b", nginx.http));
-    let insecure = insecure.send().await.unwrap();
+    let insecure = server.client.get(format!("http://127.0.0.1:{}/docs?a=b", proxy.http));
+    let insecure = insecure.header("host", NAME).send().await.unwrap();
     assert_eq!(insecure.headers()["location"], format!("{public}/docs?a=b").as_str());
     let document = in_json(get("/openapi.json").await).await.1;
     assert_eq!(document["servers"][0]["url"], format!("{public}/2025-10-13").as_str());

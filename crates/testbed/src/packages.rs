@@ -81,11 +81,24 @@ pub fn chromium() -> Result<PathBuf> {
 ///
 /// If there is none.
 pub fn nginx() -> Result<PathBuf> {
+    proxy("nginx")
+}
+
+/// A Caddy.
+///
+/// # Errors
+///
+/// If there is none.
+pub fn caddy() -> Result<PathBuf> {
+    proxy("caddy")
+}
+
+fn proxy(name: &str) -> Result<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&folders).chain([PathBuf::from("/usr/sbin")]);
-    let mut all = all.map(|folder| folder.join("nginx"));
+    let mut all = all.map(|folder| folder.join(name));
     match all.find(|program| program.is_file()) {
         Some(found) => Ok(found),
-        None => bail!("there is no nginx: run cargo xtask install"),
+        None => bail!("there is no {name}: run cargo xtask install"),
     }
 }

@@ -89,6 +89,14 @@ const NEEDS: &[Need] = &[
         brew: &["nginx"],
         by_hand: "install it so that it is in PATH or in /usr/sbin",
     },
+    Need {
+        what: "Caddy",
+        needed_by: "the tests of a server behind a proxy",
+        seen_by: Seen::Search(|| packages::caddy().is_ok()),
+        apt: &["caddy"],
+        brew: &["caddy"],
+        by_hand: "install version 2.6 or newer so that it is in PATH",
+    },
     #[cfg(target_os = "linux")]
     Need {
         what: "strace",

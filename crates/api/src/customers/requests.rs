@@ -33,106 +33,134 @@ pub enum CreateCustomer {
     Business(CreateBusiness),
 }
 
-/// A new customer that is a person.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CreateIndividual {
-    /// The platform's own name for it; made up when left out.
-    #[serde(default)]
-    #[schema(nullable = false, min_length = 1, max_length = 255, example = "user-42")]
-    platform_customer_id: Option<String>,
-    /// Its address at the platform's domain; made up when left out.
-    #[serde(default)]
-    #[schema(nullable = false, format = "uma-address", max_length = 400)]
-    uma_address: Option<String>,
-    /// The platform's statement about its identity; counts only for regulated platforms.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 64)]
-    kyc_status: Option<String>,
-    /// Full name.
-    #[serde(default)]
-    #[schema(
-        nullable = false,
-        format = "name",
-        min_length = 1,
-        max_length = 255,
-        example = "Ada Lovelace"
-    )]
-    full_name: Option<String>,
-    /// Date of birth.
-    #[serde(default)]
-    #[schema(nullable = false, format = Date, max_length = 10, example = "1985-12-10")]
-    birth_date: Option<String>,
-    /// ISO 3166-1 alpha-2 code.
-    #[serde(default)]
-    #[schema(nullable = false, format = "iso-3166-1-alpha-2", max_length = 2, example = "GB")]
-    nationality: Option<String>,
-    /// Where the person lives.
-    #[serde(default)]
-    #[schema(nullable = false, required = false)]
-    address: Option<AddressBody>,
-    /// E-mail address.
-    #[serde(default)]
-    #[schema(
-        nullable = false,
-        max_length = 254,
-        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$",
-        example = "ada@mail.example"
-    )]
-    email: Option<String>,
-    /// Phone number, E.164.
-    #[serde(default)]
-    #[schema(nullable = false, pattern = "^\\+[1-9]\\d{1,14}$", example = "+442071234567")]
-    phone_number: Option<String>,
-    /// The currencies that the customer uses.
-    #[serde(default)]
-    #[schema(nullable = false, required = false, max_items = 50)]
-    currencies: Vec<String>,
+/// Adds how a customer is reached, and in which currencies, to the body of a new one.
+macro_rules! with_contact {
+    ($(#[$about:meta])* pub struct $name:ident { $($fields:tt)* }) => {
+        $(#[$about])*
+        pub struct $name {
+            $($fields)*
+            /// E-mail address.
+            #[serde(default)]
+            #[schema(
+                nullable = false,
+                max_length = 254,
+                pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$",
+                example = "ada@mail.example"
+            )]
+            email: Option<String>,
+            /// Phone number, E.164.
+            #[serde(default)]
+            #[schema(nullable = false, pattern = "^\\+[1-9]\\d{1,14}$", example = "+442071234567")]
+            phone_number: Option<String>,
+            /// The currencies that the customer uses.
+            #[serde(default)]
+            #[schema(nullable = false, required = false, max_items = 50)]
+            currencies: Vec<String>,
+        }
+    };
 }
 
-/// A new customer that is a business.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CreateBusiness {
-    /// The platform's own name for it; made up when left out.
-    #[serde(default)]
-    #[schema(nullable = false, min_length = 1, max_length = 255)]
-    platform_customer_id: Option<String>,
-    /// Its address at the platform's domain; made up when left out.
-    #[serde(default)]
-    #[schema(nullable = false, format = "uma-address", max_length = 400)]
-    uma_address: Option<String>,
-    /// The platform's statement about its identity; counts only for regulated platforms.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 64)]
-    kyb_status: Option<String>,
-    /// Where it is.
-    #[serde(default)]
-    #[schema(nullable = false, required = false)]
-    address: Option<AddressBody>,
-    /// Its entry in the register.
-    business_info: BusinessInfoBody,
-    /// The persons behind it.
-    #[serde(default)]
-    #[schema(max_items = 100)]
-    beneficial_owners: Vec<BeneficialOwnerBody>,
-    /// E-mail address.
-    #[serde(default)]
-    #[schema(
-        nullable = false,
-        max_length = 254,
-        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$",
-        example = "ada@mail.example"
-    )]
-    email: Option<String>,
-    /// Phone number, E.164.
-    #[serde(default)]
-    #[schema(nullable = false, pattern = "^\\+[1-9]\\d{1,14}$", example = "+442071234567")]
-    phone_number: Option<String>,
-    /// The currencies that the customer uses.
-    #[serde(default)]
-    #[schema(nullable = false, required = false, max_items = 50)]
-    currencies: Vec<String>,
+/// The same for a change.
+macro_rules! with_contact_change {
+    ($(#[$about:meta])* pub struct $name:ident { $($fields:tt)* }) => {
+        $(#[$about])*
+        pub struct $name {
+            $($fields)*
+            /// E-mail address.
+            #[serde(default, deserialize_with = "patch::read")]
+            #[schema(
+                value_type = Option<String>,
+                required = false,
+                max_length = 254,
+                pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$"
+            )]
+            email: Patch<String>,
+            /// Phone number, E.164.
+            #[serde(default, deserialize_with = "patch::read")]
+            #[schema(
+                value_type = Option<String>,
+                required = false,
+                pattern = "^\\+[1-9]\\d{1,14}$"
+            )]
+            phone_number: Patch<String>,
+            /// The currencies that the customer uses, in the place of those before.
+            #[serde(default, deserialize_with = "patch::read")]
+            #[schema(value_type = Option<Vec<String>>, required = false, max_items = 50)]
+            currencies: Patch<Vec<String>>,
+        }
+    };
+}
+
+with_contact! {
+    /// A new customer that is a person.
+    #[derive(Debug, Deserialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub struct CreateIndividual {
+        /// The platform's own name for it; made up when left out.
+        #[serde(default)]
+        #[schema(nullable = false, min_length = 1, max_length = 255, example = "user-42")]
+        platform_customer_id: Option<String>,
+        /// Its address at the platform's domain; made up when left out.
+        #[serde(default)]
+        #[schema(nullable = false, format = "uma-address", max_length = 400)]
+        uma_address: Option<String>,
+        /// The platform's statement about its identity; counts only for regulated platforms.
+        #[serde(default)]
+        #[schema(nullable = false, max_length = 64)]
+        kyc_status: Option<String>,
+        /// Full name.
+        #[serde(default)]
+        #[schema(
+            nullable = false,
+            format = "name",
+            min_length = 1,
+            max_length = 255,
+            example = "Ada Lovelace"
+        )]
+        full_name: Option<String>,
+        /// Date of birth.
+        #[serde(default)]
+        #[schema(nullable = false, format = Date, max_length = 10, example = "1985-12-10")]
+        birth_date: Option<String>,
+        /// ISO 3166-1 alpha-2 code.
+        #[serde(default)]
+        #[schema(nullable = false, format = "iso-3166-1-alpha-2", max_length = 2, example = "GB")]
+        nationality: Option<String>,
+        /// Where the person lives.
+        #[serde(default)]
+        #[schema(nullable = false, required = false)]
+        address: Option<AddressBody>,
+    }
+}
+
+with_contact! {
+    /// A new customer that is a business.
+    #[derive(Debug, Deserialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub struct CreateBusiness {
+        /// The platform's own name for it; made up when left out.
+        #[serde(default)]
+        #[schema(nullable = false, min_length = 1, max_length = 255)]
+        platform_customer_id: Option<String>,
+        /// Its address at the platform's domain; made up when left out.
+        #[serde(default)]
+        #[schema(nullable = false, format = "uma-address", max_length = 400)]
+        uma_address: Option<String>,
+        /// The platform's statement about its identity; counts only for regulated platforms.
+        #[serde(default)]
+        #[schema(nullable = false, max_length = 64)]
+        kyb_status: Option<String>,
+        /// Where it is.
+        #[serde(default)]
+        #[schema(nullable = false, required = false)]
+        address: Option<AddressBody>,
+        /// Its entry in the register.
+        business_info: BusinessInfoBody,
+        /// The persons behind it.
+        #[serde(default)]
+        #[schema(max_items = 100)]
+        beneficial_owners: Vec<BeneficialOwnerBody>,
+    }
 }
 
 /// The entry of a business in the register.
@@ -236,105 +264,75 @@ pub enum UpdateCustomer {
     Business(UpdateBusiness),
 }
 
-/// Changes of a person.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct UpdateIndividual {
-    /// A new address in the place of the old one.
-    #[serde(default)]
-    #[schema(nullable = false, format = "uma-address", max_length = 400)]
-    uma_address: Option<String>,
-    /// The platform's statement about its identity; counts only for regulated platforms.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 64)]
-    kyc_status: Option<String>,
-    /// Full name.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(
-        value_type = Option<String>,
-        required = false,
-        format = "name",
-        min_length = 1,
-        max_length = 255
-    )]
-    full_name: Patch<String>,
-    /// Date of birth.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(value_type = Option<String>, required = false, format = Date, max_length = 10)]
-    birth_date: Patch<String>,
-    /// ISO 3166-1 alpha-2 code.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(
-        value_type = Option<String>,
-        required = false,
-        format = "iso-3166-1-alpha-2",
-        max_length = 2
-    )]
-    nationality: Patch<String>,
-    /// Where the person lives, in the place of the address before.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(value_type = Option<AddressBody>, required = false)]
-    address: Patch<AddressBody>,
-    /// E-mail address.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(
-        value_type = Option<String>,
-        required = false,
-        max_length = 254,
-        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$"
-    )]
-    email: Patch<String>,
-    /// Phone number, E.164.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(value_type = Option<String>, required = false, pattern = "^\\+[1-9]\\d{1,14}$")]
-    phone_number: Patch<String>,
-    /// The currencies that the customer uses, in the place of those before.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(value_type = Option<Vec<String>>, required = false, max_items = 50)]
-    currencies: Patch<Vec<String>>,
+with_contact_change! {
+    /// Changes of a person.
+    #[derive(Debug, Deserialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub struct UpdateIndividual {
+        /// A new address in the place of the old one.
+        #[serde(default)]
+        #[schema(nullable = false, format = "uma-address", max_length = 400)]
+        uma_address: Option<String>,
+        /// The platform's statement about its identity; counts only for regulated platforms.
+        #[serde(default)]
+        #[schema(nullable = false, max_length = 64)]
+        kyc_status: Option<String>,
+        /// Full name.
+        #[serde(default, deserialize_with = "patch::read")]
+        #[schema(
+            value_type = Option<String>,
+            required = false,
+            format = "name",
+            min_length = 1,
+            max_length = 255
+        )]
+        full_name: Patch<String>,
+        /// Date of birth.
+        #[serde(default, deserialize_with = "patch::read")]
+        #[schema(value_type = Option<String>, required = false, format = Date, max_length = 10)]
+        birth_date: Patch<String>,
+        /// ISO 3166-1 alpha-2 code.
+        #[serde(default, deserialize_with = "patch::read")]
+        #[schema(
+            value_type = Option<String>,
+            required = false,
+            format = "iso-3166-1-alpha-2",
+            max_length = 2
+        )]
+        nationality: Patch<String>,
+        /// Where the person lives, in the place of the address before.
+        #[serde(default, deserialize_with = "patch::read")]
+        #[schema(value_type = Option<AddressBody>, required = false)]
+        address: Patch<AddressBody>,
+    }
 }
 
-/// Changes of a business.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct UpdateBusiness {
-    /// A new address in the place of the old one.
-    #[serde(default)]
-    #[schema(nullable = false, format = "uma-address", max_length = 400)]
-    uma_address: Option<String>,
-    /// The platform's statement about its identity; counts only for regulated platforms.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 64)]
-    kyb_status: Option<String>,
-    /// Where it is, in the place of the address before.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(value_type = Option<AddressBody>, required = false)]
-    address: Patch<AddressBody>,
-    /// Its entry in the register.
-    #[serde(default)]
-    #[schema(nullable = false, required = false)]
-    business_info: Option<UpdateBusinessInfo>,
-    /// The persons behind it, in the place of those before.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(value_type = Option<Vec<BeneficialOwnerBody>>, required = false, max_items = 100)]
-    beneficial_owners: Patch<Vec<BeneficialOwnerBody>>,
-    /// E-mail address.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(
-        value_type = Option<String>,
-        required = false,
-        max_length = 254,
-        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$"
-    )]
-    email: Patch<String>,
-    /// Phone number, E.164.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(value_type = Option<String>, required = false, pattern = "^\\+[1-9]\\d{1,14}$")]
-    phone_number: Patch<String>,
-    /// The currencies that the customer uses, in the place of those before.
-    #[serde(default, deserialize_with = "patch::read")]
-    #[schema(value_type = Option<Vec<String>>, required = false, max_items = 50)]
-    currencies: Patch<Vec<String>>,
+with_contact_change! {
+    /// Changes of a business.
+    #[derive(Debug, Deserialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub struct UpdateBusiness {
+        /// A new address in the place of the old one.
+        #[serde(default)]
+        #[schema(nullable = false, format = "uma-address", max_length = 400)]
+        uma_address: Option<String>,
+        /// The platform's statement about its identity; counts only for regulated platforms.
+        #[serde(default)]
+        #[schema(nullable = false, max_length = 64)]
+        kyb_status: Option<String>,
+        /// Where it is, in the place of the address before.
+        #[serde(default, deserialize_with = "patch::read")]
+        #[schema(value_type = Option<AddressBody>, required = false)]
+        address: Patch<AddressBody>,
+        /// Its entry in the register.
+        #[serde(default)]
+        #[schema(nullable = false, required = false)]
+        business_info: Option<UpdateBusinessInfo>,
+        /// The persons behind it, in the place of those before.
+        #[serde(default, deserialize_with = "patch::read")]
+        #[schema(value_type = Option<Vec<BeneficialOwnerBody>>, required = false, max_items = 100)]
+        beneficial_owners: Patch<Vec<BeneficialOwnerBody>>,
+    }
 }
 
 schema_of!(CreateCustomer);

@@ -14,47 +14,41 @@ use crate::error::ApiError;
 use crate::external_accounts::CreateExternalAccount;
 use crate::receivers::address;
 use crate::transactions::Facts;
-use crate::transfers::Wishes;
+use crate::transfers::{Wishes, with_wishes};
 use crate::validate::{Checks, schema_of};
 use crate::wire::currency;
 
-/// The payment to price.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CreateQuote {
-    /// Where money comes from.
-    source: QuoteSource,
-    /// Where it goes.
-    destination: QuoteDestination,
-    /// Which side's amount is given.
-    locked_currency_side: LockedSide,
-    /// The amount, in the smallest unit of that side's currency; greater than 0.
-    #[schema(minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 100000)]
-    locked_currency_amount: i64,
-    /// The lookup of the receiver; needed for UMA addresses.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 80)]
-    lookup_id: Option<String>,
-    /// Whether the quote is executed with its creation; only from internal accounts.
-    #[serde(default)]
-    immediately_execute: bool,
-    /// A memo, for the transaction.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 500)]
-    description: Option<String>,
-    /// A text for the other side, which goes with the payment on its rail.
-    #[serde(default)]
-    #[schema(nullable = false, format = "label", min_length = 1, max_length = 80)]
-    remittance_information: Option<String>,
-    /// The purpose of the payment, which goes to the rail.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 64)]
-    purpose_of_payment: Option<String>,
-    /// Facts about the payer that the lookup asks for, by the names of its
-    /// `requiredPayerDataFields`.
-    #[serde(default)]
-    #[schema(nullable = false, value_type = Option<Facts>)]
-    sender_customer_info: Option<BTreeMap<String, String>>,
+with_wishes! {
+    /// The payment to price.
+    #[derive(Debug, Deserialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    pub struct CreateQuote {
+        /// Where money comes from.
+        source: QuoteSource,
+        /// Where it goes.
+        destination: QuoteDestination,
+        /// Which side's amount is given.
+        locked_currency_side: LockedSide,
+        /// The amount, in the smallest unit of that side's currency; greater than 0.
+        #[schema(minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 100000)]
+        locked_currency_amount: i64,
+        /// The lookup of the receiver; needed for UMA addresses.
+        #[serde(default)]
+        #[schema(nullable = false, max_length = 80)]
+        lookup_id: Option<String>,
+        /// Whether the quote is executed with its creation; only from internal accounts.
+        #[serde(default)]
+        immediately_execute: bool,
+        /// A memo, for the transaction.
+        #[serde(default)]
+        #[schema(nullable = false, max_length = 500)]
+        description: Option<String>,
+        /// Facts about the payer that the lookup asks for, by the names of its
+        /// `requiredPayerDataFields`.
+        #[serde(default)]
+        #[schema(nullable = false, value_type = Option<Facts>)]
+        sender_customer_info: Option<BTreeMap<String, String>>,
+    }
 }
 
 schema_of!(CreateQuote);
@@ -255,7 +249,7 @@ impl TryFrom<CreateQuote> for NewQuote {
                 QuoteDestination::UmaAddress(_) => None,
             },
         };
-        let request = wishes.checked(&mut checks);
+        let rail_request = wishes.checked(&mut checks);
         let from = source(&mut checks, &body.source)?;
         let lookup: Option<LookupId> = checks.id_if("lookupId", body.lookup_id.as_deref());
         let to = destination(&mut checks, body.destination, body.lookup_id.is_some())?;
@@ -271,7 +265,7 @@ impl TryFrom<CreateQuote> for NewQuote {
             locked_minor: body.locked_currency_amount,
             immediately_execute: body.immediately_execute,
             description: body.description,
-            request,
+            rail_request,
             lookup,
             payer,
         })

@@ -456,7 +456,7 @@ impl TransactionBody {
             transaction_type: draft.direction.name(),
             direction: draft.direction.entry_name(),
             source: draft.source.as_ref().map(|source| SourceBody::new(source, draft.owner)),
-            destination: DestinationBody::new(&draft.destination, draft.request.rail),
+            destination: DestinationBody::new(&draft.destination, draft.rail_request.rail),
             customer_id: Text(draft.owner),
             platform_customer_id: draft.platform_customer_id.clone(),
             sent_amount: draft.sent.map(|sent| sent.money().into()),
@@ -475,8 +475,8 @@ impl TransactionBody {
             created_at: Text(transaction.created_at()),
             updated_at: Text(transaction.updated_at()),
             description: draft.description.clone(),
-            remittance_information: draft.request.remittance.clone(),
-            purpose_of_payment: draft.request.purpose,
+            remittance_information: draft.rail_request.remittance.clone(),
+            purpose_of_payment: draft.rail_request.purpose,
             reconciliation_instructions: transaction
                 .reference()
                 .map(|reference| ReconciliationBody { reference }),
@@ -506,18 +506,20 @@ fn payment_instructions(transaction: &Transaction, rails: &Rails) -> Vec<Instruc
     }
 }
 
-/// The refund of an outgoing payment that did not arrive: whatever had been set aside or had come
-/// for it went back in the same change of state. One whose money was still to be pulled from
-/// outside has none.
+/// The refund of an outgoing payment that did not arrive: whatever had been set aside for it went
+/// back in the same change of state. Money that had come from outside, or comes back later, is not
+/// refunded before the payment says so.
 fn refund(transaction: &Transaction) -> Option<RefundBody> {
     if transaction.draft().direction == Direction::Incoming {
         return None;
     }
     let source = transaction.draft().source.as_ref().and_then(Source::account);
-    let was_pulled = source.and_then(AccountRef::external).is_some();
-    // A payment that the receiving side refuses, or that goes back, has come before.
-    let had_come = [Status::Rejected, Status::Refunded];
-    if was_pulled && !had_come.into_iter().any(|status| transaction.reached(status).is_some()) {
+    let has_reached =
+        |all: &[Status]| all.iter().any(|status| transaction.reached(*status).is_some());
+    let was_set_aside =
+        source.and_then(AccountRef::internal).is_some() && !has_reached(&[Status::Completed]);
+    // A payment that the receiving side refuses has come before.
+    if !was_set_aside && !has_reached(&[Status::Rejected, Status::Refunded]) {
         return None;
     }
     let ended = [Status::Failed, Status::Rejected];

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use domain::attention::{Attention, Kind, Outcome};
+use domain::currency::Currency;
+use ledger::account::AccountKey;
 use ports::rail::{Proof, RailAnswer, RailFailure};
 use serde_json::{Value, json};
 use service::resolutions::{Finding, resolve};
@@ -14,7 +16,7 @@ use testbed::receiver::{Answer, Receiver};
 
 use crate::deliveries::deliver;
 use crate::held_rail::Saying;
-use crate::pay::{Payer, transaction_id, transfer};
+use crate::pay::{Payer, deposit, sending, to, transaction_id, transfer};
 use crate::support::{Server, text, why};
 
 const DAY: i64 = 86_400_000;
@@ -177,25 +179,86 @@ async fn a_rail_that_contradicts_itself_is_a_matter_for_a_person() {
     }
 }
 
+/// Money that came back for a deleted customer waits in suspense until an operator says that the
+/// platform keeps it.
+async fn check_late_return(payer: &Payer, server: &Server, payment: &Value, currency: &str) {
+    let (client, id) = (&payer.client, transaction_id(payment).uuid());
+    client.delete_customer(&payer.customer).await;
+    server.pass(62_000).await;
+    let platforms = client.account(None, currency).await;
+    let waits = client.transaction(payment).await;
+    assert_eq!(waits["status"], "FAILED", "{waits}");
+    assert_eq!(why(&waits), [Some("OFFRAMP_FAILED"), Some("RETURNED")]);
+    assert_eq!(
+        (in_suspense(server, payer, currency).await, waits["refund"].clone()),
+        (400, Value::Null)
+    );
+    assert_eq!(client.balance(&platforms).await, 0);
+    server.verify();
+    let matter = server.matter().await;
+    assert_eq!((matter.kind, matter.subject), (Kind::LateReturn, id));
+    assert_eq!(matter.notice.note, format!("400 {currency} in smallest units wait in suspense"));
+    // It is nobody's before.
+    server.pass(30 * DAY).await;
+    assert_eq!(client.balance(&platforms).await, 0);
+
+    for impossible in [Outcome::Noted, Outcome::Returned] {
+        let refused = resolve(&server.app, matter.id(), found(Some(impossible))).await;
+        let error = refused.expect_err("no outcome of it").to_string();
+        assert!(error.contains("the outcome of LATE_RETURN is KEPT"), "{error}");
+    }
+    let by = Actor::Operator { command: "attention resolve".to_owned(), by: "ops".to_owned() };
+    let operator = server.app.acting_for(by.clone(), None);
+    let resolved = resolve(&operator, matter.id(), found(None)).await;
+    let resolved = resolved.expect("there is one outcome").expect("it is there");
+    assert_eq!(resolved.resolution.map(|it| it.outcome), Some(Outcome::Kept));
+    let kept = client.transaction(payment).await;
+    assert_eq!(
+        (&kept["status"], &kept["refund"]["status"]),
+        (&json!("REFUNDED"), &json!("COMPLETED"))
+    );
+    assert_eq!(client.balance(&platforms).await, 400);
+    assert_eq!(in_suspense(server, payer, currency).await, 0);
+    let audited = server.audited(&text(payment));
+    assert_eq!(audited.last().map(|(actor, ..)| actor), Some(&by), "the posting has its actor");
+    let again = resolve(&operator, matter.id(), found(None)).await;
+    assert!(again.is_err(), "it is resolved once");
+    assert_eq!(client.balance(&platforms).await, 400);
+    server.verify();
+}
+
+/// The balance of the platform's suspense account.
+async fn in_suspense(server: &Server, payer: &Payer, currency: &str) -> i64 {
+    let currency = Currency::from_code(currency).expect("a currency");
+    let account = AccountKey::Suspense { platform: payer.client.platform, currency };
+    let read = move |view: &mut store::reader::View<'_>| view.ledger_account(&account);
+    let found = server.app.store().read(read).await.map_err(Error::Store).expect("a read");
+    let held = found.map_or(0, |found| found.balance.held_minor());
+    i64::try_from(held).expect("an amount")
+}
+
 #[tokio::test]
-async fn money_that_comes_back_for_a_deleted_customer_is_a_matter_for_a_person() {
+async fn a_transfer_that_comes_back_for_a_deleted_customer_is_a_matter_for_a_person() {
     let server = Server::new();
     let payer = Payer::with(&server, 400).await;
     let out = transfer(&payer.usd, &payer.bank("185").await, 400);
     let out = payer.client.post("/transfer-out", &out).await.expect(201).clone();
     server.pass(1_000).await;
-    payer.client.delete_customer(&payer.customer).await;
-    server.pass(62_000).await;
-    let matter = server.matter().await;
-    assert_eq!(matter.kind, Kind::LateReturn);
-    assert_eq!(matter.subject, transaction_id(&out["id"]).uuid());
-    assert!(matter.notice.note.starts_with("400 USD"), "{}", matter.notice.note);
-    let resolved = resolve(&server.app, matter.id(), found(None)).await;
-    let resolved = resolved.expect("there is one outcome").expect("it is there");
-    assert_eq!(resolved.resolution.map(|it| it.outcome), Some(Outcome::Noted));
+    check_late_return(&payer, &server, &out["id"], "USD").await;
     let nothing = Kind::LateReturn.id(uuid::Uuid::nil());
     assert_eq!(resolve(&server.app, nothing, found(None)).await.expect("no failure"), None);
-    server.verify();
+}
+
+#[tokio::test]
+async fn a_funded_quote_that_comes_back_for_a_deleted_customer_is_a_matter_for_a_person() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let source = deposit("EUR", &payer.customer);
+    let quote = sending(&source, &to(&payer.bank("185").await), 400);
+    let quote = payer.client.quote(&quote).await;
+    payer.client.deposit(&quote, None).await.expect(200);
+    server.pass(1_000).await;
+    check_late_return(&payer, &server, &quote["transactionId"], "EUR").await;
 }
 
 #[tokio::test]

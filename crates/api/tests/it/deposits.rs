@@ -1,10 +1,12 @@
 //! Incoming payments to a customer who has named an external account for them: one payment each,
 //! into that account (specification 2.8; contract 13, rows 35 and 36).
 
+use domain::attention::Kind;
 use domain::token::Permissions;
 use serde_json::{Value, json};
+use service::resolutions::{Finding, resolve};
 
-use crate::pay::{Payer, usdc_wallet};
+use crate::pay::{Payer, transaction_id, usdc_wallet};
 use crate::receive::Payee;
 use crate::support::{Client, Server, text, usd_external};
 use crate::uma::to_payee;
@@ -145,8 +147,20 @@ async fn what_the_bank_sends_back_is_in_the_internal_account() {
         }
         server.verify();
         server.pass(BACK_AFTER_MILLIS).await;
+        if is_deleted {
+            // Nothing leaves the accounts of a deleted customer, so it waits for a person.
+            let platforms = payee.client.account(None, "USD").await;
+            let waits = payee.client.transaction(&payment["id"]).await;
+            payee.is_at(&waits, "COMPLETED", &platforms);
+            assert_eq!(waits["statusReason"]["code"], "RETURNED");
+            assert_eq!(payee.client.balance(&platforms).await, 0);
+            server.verify();
+            let finding = Finding { outcome: None, reason: "x".to_owned(), by: "ops".to_owned() };
+            let matter = Kind::LateReturn.id(transaction_id(&payment["id"]).uuid());
+            let resolved = resolve(&server.app, matter, finding).await.expect("an outcome");
+            assert!(resolved.is_some(), "there is a matter");
+        }
         let back = payee.client.transaction(&payment["id"]).await;
-        // Nothing leaves the accounts of a deleted customer, so that its platform keeps it.
         let keeper = match is_deleted {
             false => payee.usd.clone(),
             true => payee.client.account(None, "USD").await,
@@ -158,7 +172,9 @@ async fn what_the_bank_sends_back_is_in_the_internal_account() {
         assert_eq!(payee.client.balance(&keeper).await, 5_000);
         payee.is_listed_by(&keeper, &[&bank]).await;
         let notified = server.notified_statuses(&payment["id"]).await;
-        assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED", "COMPLETED"]);
+        let kept = if is_deleted { 2 } else { 1 };
+        assert_eq!(notified[..3], ["PENDING", "PROCESSING", "COMPLETED"]);
+        assert_eq!(notified[3..], vec!["COMPLETED"; kept]);
         server.verify();
         server.pass(BACK_AFTER_MILLIS * 2).await;
         assert_eq!(payee.client.transaction(&payment["id"]).await, back);

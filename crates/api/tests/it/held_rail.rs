@@ -14,6 +14,27 @@ use ports::rail::{
 use ports::rails::Leg;
 use tokio::sync::Semaphore;
 
+/// Answers everything but orders as the sandbox does.
+macro_rules! as_the_sandbox {
+    () => {
+        fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
+            self.answers.instructions(deposit)
+        }
+
+        fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
+            self.answers.check(order)
+        }
+
+        fn inspect<'a>(
+            &'a self,
+            inquiry: &'a AccountInquiry,
+            now: Timestamp,
+        ) -> Pending<'a, Result<AccountReport, NoReport>> {
+            self.answers.inspect(inquiry, now)
+        }
+    };
+}
+
 /// The rail of the sandbox, each of whose answers waits for a permit.
 pub struct HeldRail {
     answers: SandboxRail,
@@ -45,21 +66,7 @@ impl PaymentRail for HeldRail {
         (self.amount_max)(leg)
     }
 
-    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
-        self.answers.instructions(deposit)
-    }
-
-    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
-        self.answers.check(order)
-    }
-
-    fn inspect<'a>(
-        &'a self,
-        inquiry: &'a AccountInquiry,
-        now: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoReport>> {
-        self.answers.inspect(inquiry, now)
-    }
+    as_the_sandbox!();
 
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
         Box::pin(async move {
@@ -94,21 +101,7 @@ impl PaymentRail for Refusing {
         (self.amount_max)(leg)
     }
 
-    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
-        self.answers.instructions(deposit)
-    }
-
-    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
-        self.answers.check(order)
-    }
-
-    fn inspect<'a>(
-        &'a self,
-        inquiry: &'a AccountInquiry,
-        now: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoReport>> {
-        self.answers.inspect(inquiry, now)
-    }
+    as_the_sandbox!();
 
     fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailReply> {
         let failed = RailAnswer::Failed(RailFailure::AccountInvalid, Proof::OtherSide);
@@ -141,21 +134,7 @@ impl PaymentRail for Saying {
         Some(AMOUNT_MAX)
     }
 
-    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
-        self.answers.instructions(deposit)
-    }
-
-    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
-        self.answers.check(order)
-    }
-
-    fn inspect<'a>(
-        &'a self,
-        inquiry: &'a AccountInquiry,
-        now: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoReport>> {
-        self.answers.inspect(inquiry, now)
-    }
+    as_the_sandbox!();
 
     fn ask<'a>(&'a self, _: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
         let ask_again_at = now.plus_millis(AGAIN_MILLIS);
@@ -188,21 +167,7 @@ impl PaymentRail for Hanging {
         Some(AMOUNT_MAX)
     }
 
-    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
-        self.answers.instructions(deposit)
-    }
-
-    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
-        self.answers.check(order)
-    }
-
-    fn inspect<'a>(
-        &'a self,
-        inquiry: &'a AccountInquiry,
-        now: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoReport>> {
-        self.answers.inspect(inquiry, now)
-    }
+    as_the_sandbox!();
 
     fn ask<'a>(&'a self, _: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
         self.asked.fetch_add(1, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use ::uma::address::{Address, PeerDomain};
 use ::uma::currency::CurrencyCode;
@@ -19,7 +20,7 @@ use ::uma::travel_rule::DecryptionKey;
 use ::uma::version::{Form, Version};
 use axum::body::Body;
 use axum::http::Request;
-use domain::id::{InternalAccountId, TransactionId};
+use domain::id::{CustomerId, InternalAccountId, TransactionId};
 use domain::money::{AMOUNT_MAX, Money, Sending};
 use domain::platform::Mode;
 use domain::rail::Rail;
@@ -32,6 +33,8 @@ use ledger::movements;
 use serde_json::{Value, json};
 use service::platforms::{self, NewPlatform};
 use service::uma::{keys, peers};
+use store::open_payments::OpenPayments;
+use store::unit::Unit;
 use testbed::receiver::{Answer as Reply, Received, Receiver};
 
 use tower::ServiceExt as _;
@@ -106,6 +109,12 @@ impl Institution {
         }
     }
 
+    /// The same, once the server has started again.
+    pub fn restart(self) -> Self {
+        let server = self.server.restart();
+        Self { client: server.anonymous(), server, ..self }
+    }
+
     /// A nonce that was never used, and the time.
     fn stamp(&self) -> Stamp {
         self.nonces.set(self.nonces.get() + 1);
@@ -113,7 +122,7 @@ impl Institution {
     }
 
     /// The answer to a signed lookup of the payee.
-    async fn look_up(&self) -> LookupResponse {
+    pub async fn look_up(&self) -> LookupResponse {
         let request = LookupRequest::new(
             &self.signing,
             self.address.clone(),
@@ -131,7 +140,7 @@ impl Institution {
     }
 
     /// A signed pay request over so many cents, which says the payer's name.
-    fn request(&self, cents: i64) -> PayRequest {
+    pub fn request(&self, cents: i64) -> PayRequest {
         let payer = Address::parse(&format!("$bo@{}", self.domain)).expect("an address");
         let code = CurrencyCode::parse("USD").expect("a code");
         let stamp = self.stamp();
@@ -148,7 +157,7 @@ impl Institution {
         }
     }
 
-    async fn pay(&self, looked_up: &LookupResponse, request: &PayRequest) -> Answer {
+    pub async fn pay(&self, looked_up: &LookupResponse, request: &PayRequest) -> Answer {
         let (_, target) = looked_up.callback.split_once("/uma/").expect("a path");
         let body = request.to_json().expect("a request");
         self.client.send_to("POST", &format!("/uma/{target}"), Call::raw(body)).await
@@ -191,6 +200,13 @@ impl Institution {
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// The operator allows the institution.
+    async fn allow(&self) {
+        let domain = UmaDomain::parse(self.domain.as_str()).expect("a domain");
+        let (app, platform) = (&self.server.app, self.payee.client.platform);
+        peers::set_rule(app, platform, domain, Rule::Allowed).await.expect("a rule");
     }
 
     async fn settle(&self, invoice: &str) -> Answer {
@@ -339,6 +355,7 @@ async fn an_unused_lookup_leaves_nothing_after_its_window() {
     peer.look_up().await;
     assert_eq!(nonces(&peer).await, 1);
     assert!(peers::all(&peer.server.app).await.expect("peers").is_empty(), "it has paid nothing");
+    peer.server.pass(0).await;
     peer.server.pass(15 * 60_000).await;
     assert_eq!(nonces(&peer).await, 1, "its signature may still be good");
     peer.server.pass(1_000).await;
@@ -391,6 +408,30 @@ async fn an_institution_and_an_address_ask_so_often_and_no_more() {
 }
 
 #[tokio::test]
+async fn invoices_are_shown_so_often_and_no_more() {
+    let peer = Institution::new().await;
+    let invoice = peer.invoice(2_500).await;
+    let receipt = peer.settle(&invoice).await.expect(200).clone();
+    let from = |last: u8| Call::json(&json!({ "pr": "x" })).from(&format!("192.0.2.{last}"));
+    let show = async |call: Call| peer.client.send_to("POST", "/uma/settle", call).await;
+    for _ in 0..3_000 {
+        assert_eq!(show(from(1)).await.body["code"], "INVALID_INVOICE");
+    }
+    // Another status than that of a payment that is refused: the payer's server asks again.
+    assert_eq!(show(from(1)).await.expect(429)["code"], "VELOCITY_LIMIT_EXCEEDED");
+    assert_eq!(show(from(2)).await.body["code"], "INVALID_INVOICE");
+    // The institution has its own share, whatever else it asks, and whatever strangers ask.
+    for _ in 1..1_200 {
+        assert_eq!(*peer.settle(&invoice).await.expect(200), receipt);
+    }
+    assert_eq!(peer.settle(&invoice).await.expect(429)["code"], "VELOCITY_LIMIT_EXCEEDED");
+    let other = peer.invoice(2_500).await;
+    peer.allow().await;
+    peer.settle(&other).await.expect(200);
+    peer.server.verify();
+}
+
+#[tokio::test]
 async fn a_callback_of_another_domain_is_refused() {
     let peer = Institution::new().await;
     let looked_up = peer.look_up().await;
@@ -433,9 +474,7 @@ async fn unpaid_invoices_are_bounded_and_reserve_nothing() {
     let left = peer.payee.client.count("/transactions?type=INCOMING").await;
     assert_eq!(left, payments, "a refused request leaves no payment");
     // An institution that the operator knows has more places.
-    let domain = UmaDomain::parse(peer.domain.as_str()).expect("a domain");
-    let platform = peer.payee.client.platform;
-    peers::set_rule(&peer.server.app, platform, domain, Rule::Allowed).await.expect("a rule");
+    peer.allow().await;
     invoices.push(peer.invoice(CENTS).await);
     // The payee's account has room for what comes otherwise, and each invoice can be paid.
     peer.payee.client.fund(&peer.payee.usd, FUNDED).await;
@@ -448,6 +487,69 @@ async fn unpaid_invoices_are_bounded_and_reserve_nothing() {
     assert_eq!(known[0].open_payments, 0);
     peer.invoice(CENTS).await;
     assert_eq!(peers::all(&peer.server.app).await.expect("peers")[0].open_payments, 1);
+    peer.server.verify();
+}
+
+/// However many institutions ask: one payee has so many open invoices at most, and some more for
+/// institutions that the operator knows.
+#[tokio::test]
+async fn open_invoices_of_a_payee_are_bounded() {
+    const OF_PAYEE_MAX: i64 = 1_000;
+    const OF_PAYEE_ALLOWED_MAX: i64 = 2_000;
+    let peer = Institution::new().await;
+    let customer = CustomerId::parse(&peer.payee.customer).expect("an id");
+    // Ten institutions and more are behind most of them.
+    let others = async |count: i64| {
+        let write = move |unit: &mut Unit<'_, '_>| {
+            unit.put(OpenPayments { customer, count });
+            Ok(())
+        };
+        peer.server.app.write(write).await.expect("a counter");
+    };
+    let looked_up = peer.look_up().await;
+    let pay = async || peer.pay(&looked_up, &peer.request(2_500)).await;
+    let refused = async || {
+        let answer = pay().await;
+        assert_eq!(answer.expect(403)["code"], "VELOCITY_LIMIT_EXCEEDED");
+    };
+    others(OF_PAYEE_MAX - 1).await;
+    pay().await.expect(200);
+    refused().await;
+    peer.allow().await;
+    pay().await.expect(200);
+    others(OF_PAYEE_ALLOWED_MAX - 1).await;
+    pay().await.expect(200);
+    refused().await;
+    // One that is paid or over makes room for another.
+    others(OF_PAYEE_ALLOWED_MAX - 1).await;
+    pay().await.expect(200);
+}
+
+#[tokio::test]
+async fn a_pay_request_that_is_not_decided_on_ends_with_its_time() {
+    let peer = Institution::new().await;
+    let url = json!({ "webhookEndpoint": "https://example.com/hook" });
+    peer.payee.client.patch("/config", &url).await.expect(200);
+    let (looked_up, request) = (peer.look_up().await, peer.request(2_500));
+    let newest = async || match peer.payments().await.first() {
+        Some(payment) => text(&payment["status"]),
+        None => String::new(),
+    };
+    let time = async {
+        while newest().await != "PENDING" {
+            tokio::task::yield_now().await;
+        }
+        peer.server.pass(4_999).await;
+        assert_eq!(newest().await, "PENDING");
+        peer.server.pass(1).await;
+        assert_eq!(newest().await, "FAILED");
+    };
+    // Only the server's clock moves: the answer does not wait for five seconds of ours.
+    let both = async { tokio::join!(peer.pay(&looked_up, &request), time) };
+    let answered = tokio::time::timeout(Duration::from_secs(4), both).await;
+    let (answer, ()) = answered.expect("an answer with the end of the time");
+    peer.refused(&answer, 500, "INTERNAL_ERROR", Some("PAYMENT_APPROVAL_TIMED_OUT")).await;
+    assert_eq!(answer.body["reason"], "the payee's platform did not decide in time");
     peer.server.verify();
 }
 

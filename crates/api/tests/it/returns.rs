@@ -116,20 +116,6 @@ async fn what_had_come_just_in_time_goes_to_the_internal_account() {
 }
 
 #[tokio::test]
-async fn what_comes_back_for_a_deleted_customer_is_kept_for_the_platform() {
-    let server = Server::new();
-    let payer = Payer::with(&server, 400).await;
-    let bank = payer.bank("185").await;
-    let out = transfer(&payer.usd, &bank, 400);
-    let out = payer.client.post("/transfer-out", &out).await.expect(201).clone();
-    server.pass(1_000).await;
-    payer.client.delete_customer(&payer.customer).await;
-    came_back(&server, &payer, &out["id"]).await;
-    let platforms = payer.client.account(None, "USD").await;
-    assert_eq!(payer.client.balance(&platforms).await, 400);
-}
-
-#[tokio::test]
 async fn what_comes_back_in_a_currency_that_is_off_is_the_senders_again() {
     let server = Server::new();
     let payer = Payer::with(&server, 400).await;

@@ -232,7 +232,17 @@ async fn a_quote_to_an_address_stands_on_a_good_lookup() {
     payer.client.quote(&good).await;
     server.pass(LOOKUP_MILLIS - 1).await;
     payer.client.quote(&good).await;
-    server.pass(1).await;
+    let kept = async || {
+        let ever = server.app.server_now().plus_millis(LOOKUP_MILLIS + 1);
+        let read = server.app.store().read(move |view| view.outdated_lookups(ever, 10)).await;
+        read.map_err(service::Error::Store).expect("a read").len()
+    };
+    assert_eq!(kept().await, 3, "of this customer, of another, of another platform");
+    server.clock.advance_millis(1);
+    post(&good).await.refused(404, "LOOKUP_REQUEST_NOT_FOUND");
+    // Once their time is over they are removed, whether a quote names them or not.
+    server.pass(1_000).await;
+    assert_eq!(kept().await, 0);
     post(&good).await.refused(404, "LOOKUP_REQUEST_NOT_FOUND");
     server.verify();
 }

@@ -7,6 +7,7 @@ use service::webhooks::dispatch::Dispatcher;
 use testbed::receiver::{Answer, Received, Receiver};
 
 use crate::deliveries::deliver;
+use crate::institutions::Institution;
 use crate::pay::{Payer, from, sending, to, transfer};
 use crate::support::{Client, Server, text, usd_external};
 
@@ -172,4 +173,33 @@ async fn no_record_changes_before_it_was_made() {
     let all = everything(client, customer).await;
     assert!(all.iter().map(ordered).sum::<usize>() > 10);
     server.verify();
+}
+
+/// A message of an institution that is sent again, once a clock that was `ahead` is set right.
+async fn check_nonce(ahead: i64, restarts: bool) {
+    let mut peer = Institution::new().await;
+    let (looked_up, request) = (peer.look_up().await, peer.request(2_500));
+    peer.pay(&looked_up, &request).await.expect(200);
+    peer.server.pass(1_000).await;
+    if restarts {
+        peer.server.clock.set(peer.server.clock.machine().plus_millis(ahead));
+        peer = peer.restart();
+    }
+    peer.server.set_clock(if restarts { 0 } else { ahead }).await;
+    // The sweep has the time that it takes.
+    peer.server.pass(2_000).await;
+    peer.server.clock.set(peer.server.clock.machine().plus_millis(-ahead));
+    peer.server.pass(2_000).await;
+    let again = peer.pay(&looked_up, &request).await;
+    assert_eq!(again.expect(400)["code"], "INVALID_NONCE");
+    peer.server.verify();
+}
+
+#[tokio::test]
+async fn a_wrong_clock_lets_no_message_in_twice() {
+    for restarts in [false, true] {
+        for ahead in [HOUR_MILLIS, 40 * DAY_MILLIS] {
+            check_nonce(ahead, restarts).await;
+        }
+    }
 }

@@ -304,8 +304,9 @@ fn return_to_suspense() -> String {
 fn return_to_someone_gone() -> String {
     let mut example = Example::new(
         "Return to a customer who was deleted",
-        "Nothing leaves the accounts of a deleted customer any more, so what comes back is kept \
-         for the platform.",
+        "Nothing leaves the accounts of a deleted customer any more, so what comes back waits in \
+         suspense. An operator gives it to the platform; the transaction is `FAILED`, and \
+         `REFUNDED` then.",
     );
     example.given(movements::deposit(acme(), Rail::Ach, ada("USD"), money(6_000, "USD")));
     let pending =

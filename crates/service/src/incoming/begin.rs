@@ -322,7 +322,7 @@ fn draft(
         terms: None,
         uma: Some(uma),
         description: None,
-        request: RailRequest::default(),
+        rail_request: RailRequest::default(),
     }
 }
 

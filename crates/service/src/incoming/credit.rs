@@ -1,6 +1,6 @@
 //! The money of an incoming payment: credited, sent on to a deposit account, taken back.
 
-use domain::id::{ExternalAccountId, InternalAccountId};
+use domain::id::{ExternalAccountId, InternalAccountId, Owner};
 use domain::money::{Money, Sending};
 use domain::rail::Rail;
 use domain::time::Timestamp;
@@ -13,7 +13,7 @@ use store::unit::Unit;
 use super::broken;
 use crate::app::App;
 use crate::error::Error;
-use crate::settlement::{keeper, notice_kept};
+use crate::settlement::{keeper, notice_late_return};
 use crate::{lifecycle, owners};
 
 /// The customer's account into which a payment comes, wherever it goes on to.
@@ -124,9 +124,26 @@ pub(crate) fn take_deposit_back(
         unit.post(id, &movements::reverse(&settled), now)?;
     } else {
         unit.post(id, &movements::reverse_into_suspense(draft.platform, &settled, own)?, now)?;
-        unit.post(id, &movements::suspense_return(draft.platform, account, amount)?, now)?;
-        notice_kept(unit, &transaction, amount, now)?;
+        notice_late_return(unit, &transaction, amount, now)?;
     }
+    keep(app, unit, transaction, account, reason, now)?;
+    Ok(())
+}
+
+/// Gives the platform what the deposit account of a deleted customer has sent back, and what waited
+/// in suspense since.
+pub(crate) fn keep_returned(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    amount: Money,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let platform = transaction.draft().platform;
+    let account = InternalAccountId::of(Owner::Platform(platform), amount.currency());
+    let posting = movements::suspense_return(platform, account, amount)?;
+    unit.post(transaction.id(), &posting, now)?;
+    let reason = StatusReason::RETURNED.in_words_of(transaction.rail_words());
     keep(app, unit, transaction, account, reason, now)?;
     Ok(())
 }

@@ -47,7 +47,7 @@ pub async fn create<R: Render<Quoted>>(
             (Side::Sending | Side::Receiving, _) => Known::Arrives(new.locked_minor),
         };
         {
-            let to = (&new.to, &new.request);
+            let to = (&new.to, &new.rail_request);
             ask_before(app, keyed.platform, to, amount, drawn.transaction, drawn.now).await?
         }
     } else {
@@ -274,7 +274,7 @@ fn make(
         rate_details,
         basis,
         expires_at,
-        purpose: new.request.purpose,
+        purpose: new.rail_request.purpose,
         uma: of_quote,
     });
     let transaction = Transaction::pending(Draft {
@@ -295,7 +295,7 @@ fn make(
         }),
         uma: of_transaction,
         description: new.description.clone(),
-        request: new.request.clone(),
+        rail_request: new.rail_request.clone(),
     });
     lifecycle::begin(app, unit, transaction)?;
     lifecycle::begin_quote(unit, &platform, quote.clone(), now)?;
@@ -358,7 +358,7 @@ fn destination(
     report: Option<&Report>,
     drawn: Drawn,
 ) -> Result<Destination, Error> {
-    let wanted = new.request.rail;
+    let wanted = new.rail_request.rail;
     let external = |unit: &mut Unit<'_, '_>, account: &ExternalAccount, field: &str| {
         app.env().needs_rail(platform.mode, &account.info, account.currency)?;
         owners::usable_by(unit, account, holder, field)?;

@@ -41,7 +41,7 @@ pub async fn execute<R: Render<Quoted>>(
                     let amount = Known::Arrives(minor);
                     let transaction = app.store().get::<Transaction>(draft.transaction).await;
                     let transaction = transaction.map_err(Error::Store)?;
-                    let request = transaction.map(|it| it.draft().request.clone());
+                    let request = transaction.map(|it| it.draft().rail_request.clone());
                     let to = (&To::Account(account), &request.unwrap_or_default());
                     ask_before(app, platform, to, amount, draft.transaction, now).await?
                 }
@@ -234,7 +234,7 @@ pub(crate) fn target(
             owners::usable_by(unit, &account, &holder, "destination.accountId")?;
             let arrives = draft.price.received.money();
             let transaction = unit.get::<Transaction>(&draft.transaction)?;
-            let wanted = transaction.and_then(|it| it.draft().request.rail);
+            let wanted = transaction.and_then(|it| it.draft().rail_request.rail);
             app.env().route(platform.mode, &account.info, arrives, wanted).map(over)
         }
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::PlatformId;
-use domain::platform::Platform;
+use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
+use domain::transaction::Transaction;
 use domain::uma_address::{UmaAddress, UmaDomain};
 use domain::uma_peer::{Exchange, PeerKeys as KeptKeys, Rule, UmaPeer};
 use ports::outbound::{Method, OutboundAnswer, OutboundFailure, OutboundRequest};
@@ -25,6 +26,8 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::error::{Error, PeerStage, UmaError};
 use crate::locality;
+use crate::once::EVER;
+use crate::strangers::Kind;
 
 /// The request of an institution that asks about a payee.
 pub(super) const RECEIVED_LOOKUP: &str = "RECEIVED_LOOKUP";
@@ -39,13 +42,13 @@ pub(super) const ASK_WITHIN: Duration = Duration::from_secs(5);
 pub(super) const PAY_WITHIN: Duration = Duration::from_secs(9);
 
 /// How long a nonce is remembered, in milliseconds: as long as a signature with it may be good.
-const NONCE_MILLIS: i64 = (PAST_SECONDS_MAX + FUTURE_SECONDS_MAX) * 1_000;
+pub(crate) const NONCE_MILLIS: i64 = (PAST_SECONDS_MAX + FUTURE_SECONDS_MAX) * 1_000;
 
 /// An exchange with an institution that is under way.
 pub(super) struct Contact {
     app: App,
     platform: PlatformId,
-    mode: domain::platform::Mode,
+    mode: Mode,
     domain: UmaDomain,
     rule: Rule,
     kept: Option<KeptKeys>,
@@ -96,15 +99,9 @@ impl Contact {
         })
     }
 
-    /// Counts a request that it has signed. Refuses one too many. Institutions that the operator
-    /// has allowed are no strangers, and those in this process are called by testers.
+    /// Counts a request that it has signed. Refuses one too many.
     pub(super) fn count(&self) -> Result<(), Refusal> {
-        let is_known = self.rule == Rule::Allowed
-            || self.app.env().institutions(self.mode).owns(self.domain.as_str());
-        match is_known {
-            true => Ok(()),
-            false => self.app.strangers().signed(&self.domain, self.app.server_now()),
-        }
+        count(&self.app, Kind::Message, (self.mode, &self.domain), self.rule)
     }
 
     /// The key of its row.
@@ -269,6 +266,35 @@ impl Seen {
     }
 }
 
+/// Counts a request of an institution. Refuses one too many. Institutions that the operator has
+/// allowed are no strangers, and those in this process are called by testers.
+fn count(
+    app: &App,
+    kind: Kind,
+    (mode, domain): (Mode, &UmaDomain),
+    rule: Rule,
+) -> Result<(), Refusal> {
+    let is_known = rule == Rule::Allowed || app.env().institutions(mode).owns(domain.as_str());
+    match is_known {
+        true => Ok(()),
+        false => app.strangers().proven(kind, domain, app.server_now()),
+    }
+}
+
+/// Counts an invoice of a payment that its payer's institution shows. Refuses one too many.
+pub(super) async fn count_settle(
+    app: &App,
+    mode: Mode,
+    payment: &Transaction,
+) -> Result<Result<(), Refusal>, Error> {
+    let Some(about) = &payment.draft().uma else { return Ok(Ok(())) };
+    let domain = UmaDomain::parse(about.sender.domain())
+        .map_err(|error| Error::Internal(error.to_string()))?;
+    let known = app.store().get::<UmaPeer>(peer_key(payment.draft().platform, &domain)).await;
+    let rule = known.map_err(Error::Store)?.map_or(Rule::Unset, |peer| peer.rule);
+    Ok(count(app, Kind::Settle, (mode, &domain), rule))
+}
+
 /// The name under which fetches from a domain are counted: its host, as ports of one host fail
 /// together. On this machine each port is another institution.
 fn bulkhead_of(domain: &UmaDomain) -> &str {
@@ -298,7 +324,8 @@ fn read_kept(kept: &KeptKeys) -> Option<PeerKeys> {
 
 /// Uses up the nonce of a signature that was verified. Refuses one that the same signer has used
 /// before. A nonce is kept as an idempotency key is: for as long as it matters, and by one server
-/// for all that share a database.
+/// for all that share a database. One that is there counts whatever its age: a clock that was ahead
+/// must not let a message in twice.
 fn use_nonce(
     unit: &mut Unit<'_, '_>,
     signer: &UmaDomain,
@@ -306,17 +333,12 @@ fn use_nonce(
     now: Timestamp,
 ) -> Result<Result<(), Refusal>, Error> {
     let scope = idempotency::nonce(unit.keyring(), signer.as_str(), stamp.nonce.as_str());
-    if unit.answer(&scope, nonces_since(now))?.is_some() {
+    if unit.answer(&scope, EVER)?.is_some() {
         let reason = format!("the nonce {} was used before", stamp.nonce);
         return Ok(Err(Refusal::new(ErrorCode::InvalidNonce, reason)));
     }
     unit.keep_answer(scope, now, &Given::new(NONCE_STATUS, []));
     Ok(Ok(()))
-}
-
-/// Since when nonces count at `now`. The signatures of earlier ones are too old to be taken.
-pub(crate) fn nonces_since(now: Timestamp) -> Timestamp {
-    now.plus_millis(-NONCE_MILLIS)
 }
 
 /// Refuses to pay an institution that was blocked since it was looked up or gave an invoice.

@@ -38,6 +38,7 @@ use crate::app::App;
 use crate::error::Error;
 use crate::guesses::Network;
 use crate::incoming::{self, PayIn, Wanted};
+use crate::strangers::Kind;
 use crate::{lookups, pricing};
 
 /// How long an answer to a lookup can be paid on, in milliseconds: a person chooses an amount.
@@ -109,10 +110,15 @@ pub async fn look_up(app: &App, host: &str, path: &str, query: &str) -> Result<S
 /// Refuses a request from an address that has sent too many of late. This machine is no stranger
 /// while no other one reaches the server.
 pub fn admit(app: &App, from: Network) -> Result<(), Refusal> {
+    called(app, Kind::Message, from)
+}
+
+/// Counts a request of an address. Refuses one too many.
+pub(super) fn called(app: &App, kind: Kind, from: Network) -> Result<(), Refusal> {
     if from.is_loopback() && app.env().locality.is_local() {
         return Ok(());
     }
-    app.strangers().called(from, app.server_now())
+    app.strangers().called(kind, from, app.server_now())
 }
 
 /// The answer to a lookup of an address of `domain`, which `asked` was sent for. The signature is

@@ -15,20 +15,32 @@ use store::unit::Unit;
 use uma::error::{ErrorCode, Refusal};
 use uuid::Uuid;
 
-use super::receive::failed;
+use super::peers::count_settle;
+use super::receive::{called, failed};
 use crate::app::App;
 use crate::error::Error;
+use crate::guesses::Network;
 use crate::rail_orders::flow;
+use crate::strangers::Kind as Asked;
 use crate::{attention, incoming, limits, owners};
 
 /// The path at the root of a domain.
 pub const SETTLE_PATH: &str = "/uma/settle";
 
+/// Refuses a request from an address that has sent too many of late. That is no refusal of the
+/// payment, which may be booked.
+pub fn admit(app: &App, from: Network) -> Result<(), Refusal> {
+    called(app, Asked::Settle, from)
+}
+
 /// Books the payment of an invoice of ours, once, and gives its preimage. The same invoice has the
-/// same answer however often it is shown.
+/// same answer however often it is shown, but for an institution that shows too many.
 pub async fn settle(app: &App, invoice: &str) -> Result<[u8; 32], Refusal> {
     let unknown = || Refusal::new(ErrorCode::RequestNotFound, "no payment waits for this invoice");
     let (mode, invoice, payment, preimage) = ours(app, invoice)?;
+    let found = app.store().get::<Transaction>(payment).await;
+    let found = found.map_err(|error| failed(&error.into()))?.ok_or_else(unknown)?;
+    count_settle(app, mode, &found).await.map_err(|error| failed(&error))??;
     let (unit_app, server_now) = (app.clone(), app.server_now());
     let booked = app.write(move |unit: &mut Unit<'_, '_>| {
         let Some(transaction) = unit.get::<Transaction>(&payment)? else {

@@ -73,14 +73,14 @@ impl Stored {
             rail: transaction.rail().map(Rail::number),
             rail_words: StoredRailWords::of(transaction.rail_words()),
             request: transaction.request().map(str::to_owned),
-            remittance: draft.request.remittance.clone(),
-            purpose: draft.request.purpose.map(str::to_owned),
-            wanted_rail: draft.request.rail.map(Rail::number),
+            remittance: draft.rail_request.remittance.clone(),
+            purpose: draft.rail_request.purpose.map(str::to_owned),
+            wanted_rail: draft.rail_request.rail.map(Rail::number),
         }
     }
 
     /// Takes out the wishes of the payer for the rail; nothing if one of them is unknown.
-    pub(super) fn take_request(&mut self) -> Option<RailRequest> {
+    pub(super) fn take_rail_request(&mut self) -> Option<RailRequest> {
         let known = |name: String| PURPOSES.into_iter().find(|known| *known == name);
         Some(RailRequest {
             remittance: self.remittance.take(),

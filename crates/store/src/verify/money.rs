@@ -369,11 +369,16 @@ fn received_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &Raw
     run.findings.demand(Predicate::T7, came == received, || {
         format!("{name} gave its owner what it does not say")
     });
-    // It stays with the platform if it came back for an owner who was deleted in the meantime.
+    // If it came back for an owner who was deleted in the meantime, it waits for a person, and
+    // goes to the platform.
     let target = run.parties.internal(transaction.destination_account);
     let stays =
         net(payment, |account| target.is_some_and(|it| *account == AccountKey::Internal(it)));
-    let is_kept = if target.is_some() { stays == received } else { is_deposited(payment) };
+    let waits = waits_for_a_person(run, payment, transaction, transaction.receiving_currency);
+    let is_kept = match target {
+        Some(_) => waits.is_some_and(|waits| stays + waits == received),
+        None => is_deposited(payment),
+    };
     run.findings.demand(Predicate::T7, is_kept, || {
         format!("{name} gave its destination what it does not say")
     });
@@ -445,7 +450,12 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
                 0
             }
         });
-        run.findings.demand(Predicate::T8, left + kept == 0, || {
+        // Until a person has decided so, it waits.
+        let waits = transaction
+            .sending_currency
+            .map_or(Some(0), |currency| waits_for_a_person(run, payment, transaction, currency));
+        let is_whole = waits.is_some_and(|waits| left + kept + waits == 0);
+        run.findings.demand(Predicate::T8, is_whole, || {
             format!("{name} was not made and changed {}", AccountKey::Internal(source))
         });
         return;
@@ -453,21 +463,34 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
     let (None, Some(currency)) = (transaction.source_account, transaction.sending_currency) else {
         return;
     };
-    // Funded just in time: what came went to the owner, whole, or to the platform of an owner who
-    // was deleted in the meantime.
+    // Funded just in time: what came went to the owner, whole. If the owner was deleted in the
+    // meantime, it waits for a person, and goes to the platform.
     let owner = AccountKey::Internal(InternalAccountId::of(transaction.owner, currency));
-    let platform = PlatformId::from_uuid(transaction.platform);
-    let suspense = AccountKey::Suspense { platform, currency };
-    let platform = Owner::Platform(platform);
+    let platform = Owner::Platform(PlatformId::from_uuid(transaction.platform));
     let platform = AccountKey::Internal(InternalAccountId::of(platform, currency));
     let came = payment.posted().filter(|posting| posting.movement != Movement::Return);
     let came = sum(came, Side::Debit, |account| matches!(account, AccountKey::Rail { .. }));
-    let waits = net(payment, |account| *account == suspense);
+    let waits = waits_for_a_person(run, payment, transaction, currency);
     let back = net(payment, |account| *account == owner || *account == platform);
-    let is_whole = came == back && waits == 0;
+    let is_whole = waits.is_some_and(|waits| came == back + waits);
     run.findings.demand(Predicate::T8, is_whole, || {
         format!("{name} was not made and {owner} did not get back what came for it")
     });
+}
+
+/// The money of a payment that waits in suspense. None if no person knows of it.
+fn waits_for_a_person(
+    run: &Run<'_>,
+    payment: &Payment,
+    transaction: &RawTransaction,
+    currency: Currency,
+) -> Option<i128> {
+    let platform = PlatformId::from_uuid(transaction.platform);
+    let suspense = AccountKey::Suspense { platform, currency };
+    let waits = net(payment, |account| *account == suspense);
+    let is_open = transaction.status != transaction::Status::Refunded
+        && run.parties.has_late_return(payment.id);
+    (waits == 0 || is_open).then_some(waits)
 }
 
 /// T9.

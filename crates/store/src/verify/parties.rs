@@ -1,8 +1,9 @@
 //! Owners and their accounts: one small entry for each platform, customer and external account.
 //! Later passes look up owners there. [`read_all`] checks that every row of a table can be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use domain::attention::Attention;
 use domain::customer::Customer;
 use domain::external_account::ExternalAccount;
 use domain::id::{InternalAccountId, Owner};
@@ -17,10 +18,13 @@ use crate::sql::{Row, Value, is_sealed};
 
 const PLATFORMS: &str = "select id, mode from platforms";
 const CUSTOMERS: &str = "select id, platform from customers";
+/// Payments whose money an operator is to see to.
+const LATE_RETURNS: &str =
+    "select subject from attention where kind = 'LATE_RETURN' and resolved_at is null";
 const EXTERNAL_ACCOUNTS: &str = "select id, platform, owner_kind, owner from external_accounts";
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [PLATFORMS, CUSTOMERS, EXTERNAL_ACCOUNTS].map(str::to_owned).into_iter()
+    [PLATFORMS, CUSTOMERS, LATE_RETURNS, EXTERNAL_ACCOUNTS].map(str::to_owned).into_iter()
 }
 
 /// Owners and their accounts.
@@ -34,6 +38,8 @@ pub(super) struct Parties {
     owners: BTreeMap<Uuid, Uuid>,
     /// Platform and owner of every external account.
     external_accounts: BTreeMap<Uuid, (Uuid, Owner)>,
+    /// The payments with money that waits for a person.
+    late_returns: BTreeSet<Uuid>,
 }
 
 impl Parties {
@@ -71,6 +77,11 @@ impl Parties {
         self.external_accounts.get(&account).map(|(_, owner)| *owner)
     }
 
+    /// Whether money that came back for a payment waits for a person.
+    pub(super) fn has_late_return(&self, payment: Uuid) -> bool {
+        self.late_returns.contains(&payment)
+    }
+
     /// The platform of an account of either kind.
     pub(super) fn platform_of_account(&self, account: Uuid) -> Option<Uuid> {
         let external = self.external_accounts.get(&account).map(|(platform, _)| *platform);
@@ -96,6 +107,11 @@ pub(super) fn read(run: &mut Run<'_>) -> Result<(), StoreError> {
             parties.customers.insert(id, platform);
             parties.add_owner(id, platform);
         }
+        Ok(())
+    })?;
+    connection.query(LATE_RETURNS, &[], 1, &mut |values| {
+        let row = &mut Row::new(Attention::TABLE, &["subject"], values);
+        parties.late_returns.extend(row.uuid().ok());
         Ok(())
     })?;
     let columns = &["id", "platform", "owner_kind", "owner"];

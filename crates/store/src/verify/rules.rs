@@ -148,14 +148,14 @@ const RULES: &[Rule] = &[
         "Quote:{} pays a UMA address without a lookup",
         "select id from quotes where lookup is null and route is not null",
     ),
-    // The first six bytes of an id are its time.
+    // The first six bytes of an id are its time. Lookups are swept once their time is over.
     rule(
         B1,
         "quotes",
-        "Quote:{} stands on a lookup that is missing, another's, or was over",
+        "Quote:{} stands on a lookup that is another's, later, or was over",
         "select q.id from quotes q left join lookups l on l.id = q.lookup \
-         and l.platform = q.platform and l.sender = q.owner and l.expires_at > q.created_at \
-         and substr(l.id, 1, 6) <= substr(q.id, 1, 6) where q.lookup is not null and l.id is null",
+         where substr(q.lookup, 1, 6) > substr(q.id, 1, 6) or l.platform <> q.platform \
+         or l.sender <> q.owner or l.expires_at <= q.created_at",
     ),
     rule(
         P1,

@@ -496,7 +496,7 @@ pub fn deposit(
         terms: None,
         uma: None,
         description: None,
-        request: RailRequest::default(),
+        rail_request: RailRequest::default(),
     };
     Transaction::pending(draft)
 }
@@ -510,7 +510,7 @@ pub fn transfer_out(number: u128, customer: u128, account: u128, minor: i64) -> 
         destination: to(AccountRef::External(account_id(account)), "USD"),
         sent: Some(Sending(money(minor, "USD"))),
         description: Some(format!("memo {CANARY}")),
-        request: RailRequest {
+        rail_request: RailRequest {
             remittance: Some(format!("invoice {CANARY}")),
             purpose: Some("GOODS_OR_SERVICES"),
             rail: Some(Rail::Ach),
@@ -584,7 +584,7 @@ pub fn quote(
         }),
         uma: None,
         description: Some(format!("memo {CANARY}")),
-        request: RailRequest::default(),
+        rail_request: RailRequest::default(),
     };
     (Quote::pending(quote), Transaction::pending(transaction))
 }
