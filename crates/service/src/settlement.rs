@@ -84,7 +84,8 @@ pub(crate) fn give_back(
 
 /// Takes back what was delivered and has come back (contract 6.10): the settled posting is reversed
 /// whole, at its own rate and with its fees, and what the sender had paid is the sender's again. A
-/// quote stays executed; the transaction is `FAILED` and, once the money is the sender's, `REFUNDED`.
+/// quote stays executed; the transaction is `FAILED`, and `REFUNDED` once the money is the
+/// sender's.
 pub(crate) fn take_back(
     app: &App,
     unit: &mut Unit<'_, '_>,

@@ -702,8 +702,9 @@ fn a_scrape_says_which_build_leads() {
     let server = Server::start(folder.path());
     let (_, metrics) = server.get("/metrics", None).unwrap();
     let version = env!("CARGO_PKG_VERSION");
-    let build = format!("switchyard_build_info{{version=\"{version}\"}} 1");
-    assert!(metrics.lines().any(|line| line == build), "{metrics}");
+    let build = format!("switchyard_build_info{{version=\"{version}\",");
+    let is_build = |line: &str| line.starts_with(&build) && line.ends_with("} 1");
+    assert!(metrics.lines().any(is_build), "{metrics}");
     // A server alone takes the lead with its first step.
     until("the leader", || {
         let (_, metrics) = server.get("/metrics", None).unwrap();

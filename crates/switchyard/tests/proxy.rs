@@ -117,7 +117,7 @@ fn nginx(
     (text, command)
 }
 
-/// The same of Caddy. It asks nobody for a certificate, and keeps its files to itself.
+/// The same of Caddy. It asks no authority for a certificate, and keeps its files to itself.
 fn caddy(
     file: &str,
     (http, https): (u16, u16),

@@ -27,8 +27,8 @@ use crate::{attention, incoming, limits, owners};
 /// The path at the root of a domain.
 pub const SETTLE_PATH: &str = "/uma/settle";
 
-/// Refuses a request from an address that has sent too many of late. That is no refusal of the
-/// payment, which may be booked.
+/// Refuses a request from an address that has sent too many of late. The payment itself is not
+/// refused: it may be booked.
 pub fn admit(app: &App, from: Network) -> Result<(), Refusal> {
     called(app, Asked::Settle, from)
 }
