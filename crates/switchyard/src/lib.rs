@@ -10,6 +10,7 @@ pub mod config;
 pub mod database;
 pub mod exit;
 pub mod command;
+pub mod dispatch;
 pub mod keyfile;
 pub mod telemetry;
 pub mod wiring;
