@@ -230,7 +230,7 @@ impl Checker {
     }
 }
 
-/// What is wrong with a value, by the rules of its schema that do not hold.
+/// Collects the rules of a schema that do not hold of a value.
 struct Faults<'v> {
     value: &'v Value,
     only_amounts: bool,
