@@ -174,7 +174,7 @@ async fn money_that_comes_to_a_full_account_is_kept() {
 }
 
 #[tokio::test]
-async fn money_for_a_deleted_customer_is_kept_for_the_platform() {
+async fn money_for_a_deleted_customer_waits_for_a_person_or_is_the_platforms() {
     let server = Server::new();
     let client = server.platform().await;
     let (customer, payee) = (client.customer().await, client.customer().await);
@@ -196,10 +196,11 @@ async fn money_for_a_deleted_customer_is_kept_for_the_platform() {
         let body = json!({ "quoteId": quote, "currencyCode": "USD" });
         client.post("/sandbox/send", &body).await.expect(200)["status"].clone()
     };
-    assert_eq!(send(&in_time).await, "REFUNDED");
+    // It has nobody to go back to, and waits in suspense (`attention`).
+    assert_eq!(send(&in_time).await, "FAILED");
     server.pass(600_000).await;
     assert_eq!(send(&late).await, "EXPIRED");
     let platforms = client.account(None, "USD").await;
-    assert_eq!(client.balance(&platforms).await, 20_000);
+    assert_eq!(client.balance(&platforms).await, 10_000);
     server.verify();
 }
