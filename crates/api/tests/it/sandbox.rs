@@ -196,7 +196,7 @@ async fn money_for_a_deleted_customer_waits_for_a_person_or_is_the_platforms() {
         let body = json!({ "quoteId": quote, "currencyCode": "USD" });
         client.post("/sandbox/send", &body).await.expect(200)["status"].clone()
     };
-    // It has nobody to go back to, and waits in suspense (`attention`).
+    // The payer is gone: it waits in suspense (`attention`).
     assert_eq!(send(&in_time).await, "FAILED");
     server.pass(600_000).await;
     assert_eq!(send(&late).await, "EXPIRED");
