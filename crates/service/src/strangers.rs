@@ -1,9 +1,9 @@
 //! Requests of other institutions are bounded: anybody can send them, and each costs a signature
 //! check, and a signed one rows.
 //!
-//! An address is counted with every request, an institution with those that it has signed and with
-//! the invoices that it was given: no other one can use its share up. Each process counts for
-//! itself.
+//! Every request counts for its address. A signed request, and an invoice that is shown to settle
+//! it, count for the institution too, so that no other institution can use its share up. Each
+//! process counts for itself.
 
 use std::sync::{Mutex, PoisonError};
 

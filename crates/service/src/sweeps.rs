@@ -66,7 +66,7 @@ impl AgeProof {
         Ok(by_days.max(self.by_uptime))
     }
 
-    /// Parts rows that the clock says are outdated into those that are, and those that are younger.
+    /// Splits rows that the clock says are outdated: first the rows of proven age, then the others.
     async fn part(
         &mut self,
         app: &App,

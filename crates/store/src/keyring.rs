@@ -270,7 +270,7 @@ impl SealingKey {
 
 /// A key of the journal. Prints nothing of itself.
 pub(crate) struct JournalKey {
-    /// Seals frames that tell of no person.
+    /// Seals frames without personal data.
     pub(crate) sealing: SealingKey,
     /// Derives the key of an owner's frames from its data key.
     owners: KeyedHash,

@@ -41,7 +41,7 @@ pub struct Step {
     pub table: &'static str,
     /// Rows that were read since the beginning.
     pub rows: u64,
-    /// Rows of those that were sealed again.
+    /// Rows that were sealed again since the beginning.
     pub resealed: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The body of a row: frames, each compressed and sealed by itself.
 //!
-//! Personal data stands in frames that are sealed with its owner's data key and the journal's, the
-//! rest in frames of the journal's key. A data key that is deleted makes its owner's frames
-//! unreadable in every row, and the chain still holds: it is over the sealed bytes.
+//! Frames with personal data are sealed with a key made of the owner's data key and the journal's
+//! key, other frames with the journal's key. A deleted data key makes its owner's frames unreadable
+//! in every row, and the chain still holds: it is over the sealed bytes.
 //!
 //! A frame is bound to its row and its place in it. The journal's key has a number in the body, so
 //! that a new one can begin with any row.

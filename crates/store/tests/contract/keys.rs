@@ -232,7 +232,7 @@ pub async fn everything_is_sealed_anew_beside_servers<P: Provider>() {
     let mut on_step = |step: store::reseal::Step| {
         if step.table == "customers" && number < 8 {
             number += 1;
-            // Servers write while this goes on.
+            // Servers write between the steps of the resealing.
             let store = if number % 2 == 0 { &one } else { &other };
             tokio::task::block_in_place(|| runtime.block_on(put(store, number)))?;
         }
@@ -284,7 +284,7 @@ impl Tamper for Dies {
     }
 }
 
-/// One who rotates the key, as `switchyard key rotate --reencrypt` does.
+/// An operator who runs `switchyard key rotate --reencrypt`.
 struct Operator {
     file: Key,
     drawn: u8,
@@ -386,7 +386,7 @@ pub async fn a_database_that_is_being_sealed_anew_moves<P: Provider>() {
     let moved = SqliteFile::new(&folder.path().join("moved.db"));
     let proof = copy(&*engine, &moved, &keyring, origin(), &mut |_| {}).unwrap();
     assert!(proof.holds(), "{proof:?}");
-    // Either goes on by itself.
+    // The resealing goes on in the source and in the copy.
     for engine in [&*engine, &moved] {
         let keyring = unlock(engine, &SECOND).unwrap();
         let (store, threads) = Store::open(engine, keyring).unwrap();
