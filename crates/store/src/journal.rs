@@ -23,6 +23,7 @@ use domain::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use self::frames::Place;
 use crate::error::StoreError;
 
 /// SHA-256 of a row.
@@ -121,10 +122,15 @@ impl Chain {
         self.end
     }
 
-    /// The next row, with this body. Its time is never before that of the last row.
-    pub fn next(&self, epoch: u64, now: Timestamp, body: Vec<u8>) -> Row {
-        let (seq, previous) = (self.end.seq + 1, self.end.hash);
-        let row = Row { seq, epoch, at: now.max(self.at), previous, hash: RowHash::NONE, body };
+    /// The place of the next row. Its time is never before that of the last row.
+    pub fn place(&self, epoch: u64, now: Timestamp) -> Place {
+        Place { database: self.database, previous: self.end, epoch, at: now.max(self.at) }
+    }
+
+    /// The row at a place of this chain, with this body.
+    pub fn row(&self, Place { previous, epoch, at, .. }: Place, body: Vec<u8>) -> Row {
+        let (seq, hash) = (previous.seq + 1, RowHash::NONE);
+        let row = Row { seq, epoch, at, previous: previous.hash, hash, body };
         Row { hash: self.hash(&row), ..row }
     }
 
@@ -173,7 +179,8 @@ mod tests {
             .map(|number| {
                 // A clock that goes back now and then.
                 let now = Timestamp::from_millis(1_000 - (number as i64 % 3));
-                let row = chain.next(1 + number as u64 / 4, now, vec![number as u8; number]);
+                let place = chain.place(1 + number as u64 / 4, now);
+                let row = chain.row(place, vec![number as u8; number]);
                 chain.take(&row).expect("the next row");
                 row
             })
@@ -233,13 +240,13 @@ mod tests {
             let mut other = Chain::new(Uuid::from_u128(8));
             other.end = End { seq: number as u64, hash: whole[number - 1].hash };
             let mut rows = whole.clone();
-            rows[number] = other.next(9, rows[number].at, vec![1]);
+            rows[number] = other.row(other.place(9, rows[number].at), vec![1]);
             prop_assert_eq!(check(&rows), Err(Broken::Changed(seq)));
             // Of this database, with another history.
             let mut fork = Chain::new(DATABASE);
             fork.end = End { seq: number as u64, hash: RowHash([1; 32]) };
             let mut rows = whole;
-            rows[number] = fork.next(9, rows[number].at, vec![1]);
+            rows[number] = fork.row(fork.place(9, rows[number].at), vec![1]);
             prop_assert_eq!(check(&rows), Err(Broken::Moved(seq)));
         }
     }

@@ -29,6 +29,7 @@ use engines::{Kind, Place, damage};
 use ledger::account::AccountKey;
 use ledger::movements::{self, Target};
 use ledger::posting::{Posting, Resolution};
+use sha2::{Digest as _, Sha256};
 use store::SqliteFile;
 use store::Store;
 use store::books;
@@ -1509,6 +1510,53 @@ fn the_journal_makes_the_same_tables(kind: Kind) {
     assert!(says("is there and not in the journal"), "{known:?}");
 }
 
+/// The values of a row, in bytes as a row of the journal is hashed.
+fn hashed(values: &[Value]) -> Vec<u8> {
+    let bytes = |value: &Value| match value {
+        Value::Int(number) => number.to_be_bytes().to_vec(),
+        Value::Bytes(bytes) => bytes.clone(),
+        other => panic!("no part of a row: {other:?}"),
+    };
+    values.iter().flat_map(bytes).collect()
+}
+
+/// An intruder who can write to the database and has no key changes the epoch or the time of the
+/// last row, and makes its hash right again.
+fn the_epoch_and_time_of_a_row_are_authenticated(kind: Kind) {
+    for change in ["at = at + 86400000", "epoch = epoch + 1"] {
+        let place = Place::new(kind);
+        build(&*place.engine());
+        place.run(&format!(
+            "update journal set {change} where seq = (select max(seq) from journal)"
+        ));
+        let engine = place.engine();
+        let mut reader = engine.reader().unwrap();
+        reader.begin_read().unwrap();
+        let sql = "select (select value from meta where name = 'database'), seq, epoch, at, \
+            previous, body from journal order by seq desc limit 1";
+        let mut row = Vec::new();
+        let read = reader.query(sql, &[], 6, &mut |values| {
+            row = values;
+            Ok(())
+        });
+        read.unwrap();
+        drop(reader);
+        let hash = Sha256::digest([&b"switchyard journal row 1"[..], &hashed(&row)].concat());
+        let hash = literal(&hash);
+        place.run(&format!(
+            "update journal set hash = {hash} where seq = (select max(seq) from journal); \
+             update applied set hash = {hash}"
+        ));
+        let report = verify(&*place.engine(), Some(&keyring())).unwrap();
+        let check = report.checks.iter().find(|check| check.predicate == "J2").unwrap();
+        assert_eq!(check.breaks.len(), 1, "{change}: {report:?}");
+        let folder = TempDir::new().unwrap();
+        let scratch = SqliteFile::new(&folder.path().join("scratch.db"));
+        let refused = replay(&*place.engine(), &keyring(), &scratch).unwrap_err().to_string();
+        assert!(refused.contains("frame 0 of the body does not open"), "{change}: {refused}");
+    }
+}
+
 fn a_wrong_key_is_an_error_and_not_a_thousand_breaks(kind: Kind) {
     let place = Place::new(kind);
     build(&*place.engine());
@@ -1669,6 +1717,7 @@ on_every_engine! {
     no_predicate_is_without_a_corrupter
     without_a_key_what_is_sealed_is_skipped
     the_journal_makes_the_same_tables
+    the_epoch_and_time_of_a_row_are_authenticated
     a_wrong_key_is_an_error_and_not_a_thousand_breaks
     under_another_schema_only_the_schema_is_judged
     many_breaks_are_counted_and_few_are_named

@@ -147,7 +147,7 @@ mod tests {
     fn rows(payments: impl IntoIterator<Item = (u128, u128)>) -> Vec<Appended> {
         let mut chain = Chain::new(Uuid::from_u128(7));
         let row = |(new, changed)| {
-            let row = chain.next(1, Timestamp::from_millis(1), Vec::new());
+            let row = chain.row(chain.place(1, Timestamp::from_millis(1)), Vec::new());
             chain.take(&row).expect("the next row");
             let payment = Transaction::NUMBER;
             let changes = vec![

@@ -4,11 +4,12 @@
 //! key, other frames with the journal's key. A deleted data key makes its owner's frames unreadable
 //! in every row, and the chain still holds: it is over the sealed bytes.
 //!
-//! A frame is bound to its row and its place in it. The journal's key has a number in the body, so
-//! that a new one can begin with any row.
+//! A frame is bound to its row, the epoch and time of that row, and its place in it. The journal's
+//! key has a number in the body, so that a new one can begin with any row.
 
 use std::collections::{BTreeMap, HashMap};
 
+use domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::{End, RowHash};
@@ -16,9 +17,12 @@ use crate::compressed::{compress, decompress};
 use crate::keyring::{JournalKey, KEY_LENGTH, SealingKey};
 
 /// The form of a body. Another one begins with another byte.
-const FORM: u8 = 2;
+const FORM: u8 = 3;
 
-/// The form before it: a person's frames are sealed with the data key alone.
+/// The form before it: epoch and time of the row are not authenticated.
+const FORM_WITHOUT_TIME: u8 = 2;
+
+/// The first form: besides, a person's frames are sealed with the data key alone.
 const FORM_OF_DATA_KEYS: u8 = 1;
 
 /// A part of a row.
@@ -81,6 +85,10 @@ pub struct Place {
     pub database: Uuid,
     /// The row before.
     pub previous: End,
+    /// The take-over under which the row is appended.
+    pub epoch: u64,
+    /// The time of the row.
+    pub at: Timestamp,
 }
 
 /// Why a body cannot be sealed.
@@ -112,11 +120,17 @@ pub enum Unreadable {
 }
 
 /// The name of a frame's place, which is authenticated with it: the row, the number of the key in
-/// its head, and the number of the frame.
-fn name(place: Place, number: u32, frame: u32) -> Vec<u8> {
+/// its head, the number of the frame, and the row's epoch and time.
+fn name(form: u8, place: Place, number: u32, frame: u32) -> Vec<u8> {
     let End { seq, hash: RowHash(hash) } = place.previous;
     let (seq, numbers) = ((seq + 1).to_be_bytes(), [number, frame].map(u32::to_be_bytes));
-    [place.database.as_bytes(), &seq[..], &hash[..], numbers.as_flattened()].concat()
+    let mut name =
+        [place.database.as_bytes(), &seq[..], &hash[..], numbers.as_flattened()].concat();
+    if form == FORM {
+        name.extend(place.epoch.to_be_bytes());
+        name.extend(place.at.millis().to_be_bytes());
+    }
+    name
 }
 
 /// The body of frames, for one place.
@@ -125,7 +139,7 @@ pub fn seal(keys: &Keys, place: Place, frames: &[Frame]) -> Result<Vec<u8>, Unse
     let mut body = vec![FORM];
     body.extend(number.to_be_bytes());
     for (at, frame) in (0..).zip(frames) {
-        let (name, plain) = (name(place, *number, at), compress(&frame.plain));
+        let (name, plain) = (name(FORM, place, *number, at), compress(&frame.plain));
         let sealed = match frame.owner {
             None => journal.sealing.seal(&name, &plain),
             Some(owner) => match keys.data.get(&owner) {
@@ -157,7 +171,8 @@ struct Parts<'a> {
 
 fn parts(body: &[u8]) -> Option<Parts<'_>> {
     let (form, rest) = body.split_first()?;
-    let form = Some(*form).filter(|form| [FORM_OF_DATA_KEYS, FORM].contains(form))?;
+    let form =
+        Some(*form).filter(|form| [FORM_OF_DATA_KEYS, FORM_WITHOUT_TIME, FORM].contains(form))?;
     let (number, mut rest) = rest.split_first_chunk()?;
     let mut frames = Vec::new();
     while !rest.is_empty() {
@@ -169,7 +184,9 @@ fn parts(body: &[u8]) -> Option<Parts<'_>> {
         frames.push(Sealed { owner, bytes });
         rest = behind;
     }
-    Some(Parts { form, number: u32::from_be_bytes(*number), frames })
+    // Nothing would authenticate the row.
+    let is_bound = form < FORM || !frames.is_empty();
+    is_bound.then_some(Parts { form, number: u32::from_be_bytes(*number), frames })
 }
 
 /// Whether the journal's key of a body is known. A body of an unknown form needs none.
@@ -188,7 +205,7 @@ pub fn open(keys: &Keys, place: Place, body: &[u8]) -> Result<Vec<Opened>, Unrea
     let Parts { form, number, frames } = parts(body).ok_or(Unreadable::Form)?;
     let journal = || keys.journal.get(&number).ok_or(Unreadable::NoKey(number));
     let frames = (0..).zip(frames).map(|(at, Sealed { owner, bytes })| {
-        let name = name(place, number, at);
+        let name = name(form, place, number, at);
         let plain = match owner {
             None => journal()?.sealing.open(&name, bytes),
             Some(owner) => match keys.data.get(&owner) {
@@ -212,7 +229,12 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place = Place { database: Uuid::from_u128(7), previous: End::START };
+    const PLACE: Place = Place {
+        database: Uuid::from_u128(7),
+        previous: End::START,
+        epoch: 1,
+        at: Timestamp::from_millis(5),
+    };
 
     fn owner(number: u8) -> Uuid {
         Uuid::from_u128(u128::from(number) + 1)
@@ -228,7 +250,7 @@ mod tests {
     fn frames() -> impl Strategy<Value = Vec<Frame>> {
         let frame = (prop::option::of(0_u8..3), prop::collection::vec(any::<u8>(), 0..300));
         let frame = frame.prop_map(|(it, plain)| Frame { owner: it.map(owner), plain });
-        prop::collection::vec(frame, 0..5)
+        prop::collection::vec(frame, 1..5)
     }
 
     fn read(frames: &[Frame]) -> Vec<Opened> {
@@ -262,12 +284,13 @@ mod tests {
 
         #[test]
         fn a_body_opens_at_its_place_only(frames in frames(), bit in 0_usize..10_000) {
-            prop_assume!(!frames.is_empty());
             let body = seal(&keys(), PLACE, &frames).expect("a body");
             let moved = [
                 Place { database: Uuid::from_u128(8), ..PLACE },
                 Place { previous: End { seq: 1, ..End::START }, ..PLACE },
                 Place { previous: End { seq: 0, hash: RowHash([1; 32]) }, ..PLACE },
+                Place { epoch: 2, ..PLACE },
+                Place { at: Timestamp::from_millis(6), ..PLACE },
             ];
             for place in moved {
                 prop_assert_eq!(open(&keys(), place, &body), Err(Unreadable::Frame(0)));
@@ -306,18 +329,43 @@ mod tests {
         assert_eq!(seal(&keys(), PLACE, &[of_none]), Err(Unsealable::Owner(owner(9))));
     }
 
-    #[test]
-    fn frames_of_an_owner_of_the_form_before_are_read() {
-        let frame = Frame { owner: Some(owner(0)), plain: b"a".to_vec() };
-        let key = SealingKey::of(&[10; 32]);
-        let sealed = key.seal(&name(PLACE, 1, 0), &compress(&frame.plain));
-        let mut body = vec![FORM_OF_DATA_KEYS];
+    /// A body of an older form with one frame.
+    fn older(form: u8, owner: Option<Uuid>, key: &SealingKey, plain: &[u8]) -> Vec<u8> {
+        let sealed = key.seal(&name(form, PLACE, 1, 0), &compress(plain));
+        let mut body = vec![form];
         body.extend(1_u32.to_be_bytes());
-        body.extend(owner(0).as_bytes());
+        body.extend(owner.unwrap_or_default().as_bytes());
         body.extend(u32::try_from(sealed.len()).expect("a short frame").to_be_bytes());
         body.extend(sealed);
-        assert_eq!(open(&keys(), PLACE, &body), Ok(vec![Opened::Frame(frame)]));
-        body[0] = FORM;
-        assert_eq!(open(&keys(), PLACE, &body), Err(Unreadable::Frame(0)));
+        body
+    }
+
+    #[test]
+    fn frames_of_older_forms_are_read_and_belong_to_no_other_form() {
+        let (journal, data) = (JournalKey::of(&[1; 32]), [10; 32]);
+        let cases = [
+            (FORM_OF_DATA_KEYS, Some(owner(0)), SealingKey::of(&data)),
+            (FORM_WITHOUT_TIME, Some(owner(0)), journal.of_owner(&data)),
+            (FORM_WITHOUT_TIME, None, JournalKey::of(&[1; 32]).sealing),
+        ];
+        for (form, owner, key) in cases {
+            let frame = Frame { owner, plain: b"a".to_vec() };
+            let mut body = older(form, owner, &key, &frame.plain);
+            assert_eq!(open(&keys(), PLACE, &body), Ok(vec![Opened::Frame(frame)]));
+            body[0] = FORM;
+            assert_eq!(open(&keys(), PLACE, &body), Err(Unreadable::Frame(0)));
+        }
+        let frame = Frame { owner: Some(owner(0)), plain: b"a".to_vec() };
+        let mut body = seal(&keys(), PLACE, &[frame]).expect("a body");
+        for form in [FORM_OF_DATA_KEYS, FORM_WITHOUT_TIME] {
+            body[0] = form;
+            assert_eq!(open(&keys(), PLACE, &body), Err(Unreadable::Frame(0)));
+        }
+    }
+
+    #[test]
+    fn a_body_without_a_frame_is_none() {
+        let body = seal(&keys(), PLACE, &[]).expect("a head");
+        assert_eq!(open(&keys(), PLACE, &body), Err(Unreadable::Form));
     }
 }

@@ -142,7 +142,8 @@ pub(crate) fn open(keys: &Keys, database: Uuid, row: &Row) -> Result<Vec<ChangeS
 /// The frames of a row, or why they cannot be read.
 pub(super) fn frames_of(keys: &Keys, database: Uuid, row: &Row) -> Result<Vec<Opened>, String> {
     let previous = End { seq: row.seq.saturating_sub(1), hash: row.previous };
-    let opened = frames::open(keys, Place { database, previous }, &row.body);
+    let place = Place { database, previous, epoch: row.epoch, at: row.at };
+    let opened = frames::open(keys, place, &row.body);
     opened.map_err(|error| error.to_string())
 }
 
@@ -193,35 +194,64 @@ impl Rows {
     }
 }
 
+/// A reader of rows with their change sets.
+pub(crate) struct Scan {
+    database: Uuid,
+    keys: Keys,
+    rows: Rows,
+}
+
+impl Scan {
+    /// Begins to read some rows.
+    pub(crate) fn of(
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+        rows: Rows,
+    ) -> Result<Self, StoreError> {
+        let database = database_of(connection)?;
+        Ok(Self { database, keys: keys(connection, keyring)?, rows })
+    }
+
+    /// Some more rows, each with its change sets; none behind the last. A row that cannot be read
+    /// is an error.
+    pub(crate) fn next(
+        &mut self,
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+    ) -> Result<Vec<(Row, Vec<ChangeSet>)>, StoreError> {
+        let rows = self.rows.next(connection)?.into_iter();
+        let rows =
+            rows.map(|values| read(&mut sql::Row::new(JOURNAL.table, JOURNAL.columns, values)));
+        let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+        if !rows.iter().all(|row| frames::has_key(&self.keys, &row.body)) {
+            // Rows and keys may be of two snapshots, with a new key between them.
+            self.keys = keys(connection, keyring)?;
+        }
+        self.keys.data = data_keys::of_rows(connection, keyring, &self.keys.journal, rows.iter())?;
+        let opened = rows.into_iter().map(|row| {
+            let sets = open(&self.keys, self.database, &row).map_err(|what| {
+                StoreError::Corrupt { place: format!("row {} of the journal", row.seq), what }
+            })?;
+            Ok((row, sets))
+        });
+        opened.collect()
+    }
+}
+
 /// Hands over rows, each with its change sets. One that cannot be read is an error.
 pub(crate) fn each(
     connection: &mut dyn Connection,
     keyring: &Keyring,
-    mut some: Rows,
+    rows: Rows,
     each: &mut dyn FnMut(Row, Vec<ChangeSet>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let database = database_of(connection)?;
-    let mut keys = keys(connection, keyring)?;
+    let mut scan = Scan::of(connection, keyring, rows)?;
     loop {
-        let rows = some.next(connection)?.into_iter();
-        let rows =
-            rows.map(|values| read(&mut sql::Row::new(JOURNAL.table, JOURNAL.columns, values)));
-        let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+        let rows = scan.next(connection, keyring)?;
         if rows.is_empty() {
             return Ok(());
         }
-        if !rows.iter().all(|row| frames::has_key(&keys, &row.body)) {
-            // Rows and keys may be of two snapshots, with a new key between them.
-            keys = self::keys(connection, keyring)?;
-        }
-        keys.data = data_keys::of_rows(connection, keyring, &keys.journal, rows.iter())?;
-        for row in rows {
-            let sets = open(&keys, database, &row).map_err(|what| StoreError::Corrupt {
-                place: format!("row {} of the journal", row.seq),
-                what,
-            })?;
-            each(row, sets)?;
-        }
+        rows.into_iter().try_for_each(|(row, sets)| each(row, sets))?;
     }
 }
 
@@ -403,10 +433,10 @@ impl Tail {
         writes.extend(data_keys::of_change_sets(connection, keyring, known, &mut sets)?);
         let (mut rows, mut appended) = (Vec::new(), Vec::new());
         for sets in in_rows(sets) {
-            let place = Place { database: self.database, previous: chain.end() };
+            let place = chain.place(EPOCH, at);
             let body = frames::seal(&self.keys, place, &to_frames(&sets))
                 .map_err(|error| StoreError::Engine(error.to_string()))?;
-            let row = chain.next(EPOCH, at, body);
+            let row = chain.row(place, body);
             chain.take(&row).map_err(|error| StoreError::Engine(error.to_string()))?;
             rows.push(values(row)?);
             let changes = sets.into_iter().flat_map(|set| set.rows).map(|row| row.change);
