@@ -8,8 +8,12 @@ use store::error::StoreError;
 use tokio_util::sync::CancellationToken;
 
 /// The longest sleep: timers that another process has set, such as an operator's command, are found
-/// within it. A lease that another server has left is taken up.
+/// within it.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The sleep of a server that does not lead: how late it notices that the lease has run out. Each
+/// look is one small query.
+const FOLLOWER_SLEEP: Duration = Duration::from_millis(500);
 
 /// The longest sleep where other servers set timers all the time. A read is one small query.
 const SHARED_SLEEP_MAX: Duration = Duration::from_millis(50);
@@ -27,7 +31,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
         let step = jobs::step(&app).await;
         let is_ours = step.as_ref().map_or(true, |step| step.is_ours);
         let pause = match step {
-            Ok(step) if !step.is_ours => SLEEP_MAX,
+            Ok(step) if !step.is_ours => FOLLOWER_SLEEP,
             // A failed job is due again later; if not even that could be stored, it is due now.
             Ok(step) if step.failed > 0 && step.done == 0 => FAILURE_PAUSE,
             Ok(step) if step.done > 0 || step.more => continue,

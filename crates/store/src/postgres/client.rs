@@ -55,14 +55,15 @@ impl Purpose {
     /// For requests. The wait for the write lock is shorter than the wait for an answer. Together
     /// with one more try, it is longer than the time after which a hanging server loses the lock.
     ///
-    /// `idle` frees the write lock of a server of ours that hangs. It also bounds how long the
-    /// units of a batch may compute between two statements. There are 768 of them at most
-    /// (`commit::queue`), so each has 6 ms, and the slowest takes one. A batch that is ended so
-    /// loses nothing: no unit was acknowledged, requests get 503, and jobs run again.
+    /// `idle` frees the write lock of a server of ours that hangs, by the time that its lease runs
+    /// out. It also bounds how long the units of a batch may compute between two statements. There
+    /// are 768 of them at most (`commit::queue`), so each has 4 ms, and the slowest takes one. A
+    /// batch that is ended so loses nothing: no unit was acknowledged, requests get 503, and jobs
+    /// run again.
     pub(super) const REQUESTS: Self = Self {
         statement: Duration::from_secs(5),
         lock: Duration::from_secs(4),
-        idle: Duration::from_secs(5),
+        idle: Duration::from_secs(3),
         goes_by_keys: true,
     };
 
