@@ -249,6 +249,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Busy
+            | StoreError::Behind(_)
             | StoreError::Closed
             | StoreError::DiskFull
             | StoreError::Unavailable(_)
@@ -259,6 +260,9 @@ impl From<StoreError> for ApiError {
                     // The cause names the database's address, which is for the log alone.
                     StoreError::Unavailable(_) => "the database cannot be reached; try again",
                     StoreError::Conflict(_) => "another change came first; try again",
+                    StoreError::Behind(_) => {
+                        "lists cannot be read now, as their tables are behind; try again"
+                    }
                     _ => &error.to_string(),
                 };
                 let refusal = Self::new(Code::ServiceUnavailable, message);

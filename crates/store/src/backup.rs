@@ -218,7 +218,7 @@ pub fn project(path: &Path, keyring: &Keyring) -> Result<(), StoreError> {
         // There is nothing in it, which `verify` says.
         return Ok(());
     }
-    projector::project(&mut copy, keyring)?;
+    projector::project(&mut copy, keyring, &mut |_| ())?;
     copy.settle()?;
     drop(copy);
     finish(path)

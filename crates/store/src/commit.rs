@@ -27,7 +27,7 @@ use crate::idempotency::Scope;
 use crate::in_place::InPlace;
 use crate::journal::tail::Tail;
 use crate::keyring::Keyring;
-use crate::memtable::shared::SharedMemtable;
+use crate::memtable::shared::{Lag, SharedMemtable};
 use crate::origin::{Actor, Origin};
 use crate::sql::Connection;
 use crate::threads;
@@ -188,6 +188,11 @@ impl GroupCommit {
             // The writer ended in order, with every file in its place.
             std::future::pending::<()>().await;
         }
+    }
+
+    /// How far the tables are behind the journal.
+    pub(crate) fn lag(&self) -> Lag {
+        self.memtable.lag()
     }
 
     /// Whether the files of the database were moved away.

@@ -8,6 +8,10 @@ pub enum StoreError {
     /// The queue of the group commit or of the readers is full. Nothing was done; try again.
     #[error("the store is busy: its queue is full; try again")]
     Busy,
+    /// The tables do not follow the journal in time, so that lists cannot be read: how far they are
+    /// behind, and why. Nothing was done; try again.
+    #[error("lists cannot be read: {0}")]
+    Behind(String),
     /// The store is closing. Nothing was done.
     #[error("the store is shutting down")]
     Closed,

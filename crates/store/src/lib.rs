@@ -91,7 +91,7 @@ use crate::in_place::InPlace;
 use crate::journal::tail::{self, Tail};
 use crate::journal::{data_keys, lost_commit};
 use crate::keyring::Keyring;
-use crate::memtable::shared::SharedMemtable;
+pub use crate::memtable::shared::Lag;
 use crate::origin::Origin;
 pub use crate::outcome::EXIT_IO_ERROR;
 pub use crate::postgres::PostgresServer;
@@ -204,9 +204,14 @@ impl Store {
         engine::check_key(&mut *writer, &keyring, |new| tail::begin(new, &keyring))?;
         refuse_incomplete(&mut *writer)?;
         let tail = Tail::open(&mut *writer, &keyring)?;
-        let memtable = Arc::new(SharedMemtable::open(&mut *writer, &keyring)?);
+        let mut projector = engine.projector()?;
+        let memtable =
+            projector::catch_up(&mut *writer, &mut *projector, &keyring, &mut |progress| {
+                let projector::Progress { row, of_rows } = progress;
+                tracing::info!(row, of_rows, "tables follow the journal before the start");
+            })?;
+        let memtable = Arc::new(memtable);
         let (keyring, opened_at) = (Arc::new(keyring), memtable.end().seq);
-        let projector = engine.projector()?;
         let files = InPlace::of(engine.files())?;
         let connections = (1..engine.readers()).map(|_| engine.reader());
         let connections = connections.collect::<Result<Vec<_>, _>>()?;
@@ -304,6 +309,11 @@ impl Store {
     /// heartbeat looks where the database is a server.
     pub fn is_incomplete(&self) -> bool {
         self.breaker.is_incomplete()
+    }
+
+    /// How far the tables are behind the journal, which lists wait for.
+    pub fn lag(&self) -> Lag {
+        self.commits.lag()
     }
 
     /// Waits until the files of the database were moved away under this process: nothing is written

@@ -1,8 +1,10 @@
 //! The memtable: records as the journal has them and the tables do not yet.
 //!
-//! It is a chain of generations. The active one takes what is published. The projector seals it at
-//! a row `n` of the journal, writes its records to the tables together with `applied = n`, and then
-//! drops it: from then on `base = n`, and those records are in the tables alone.
+//! It is a chain of generations. The active one takes what is published, and is sealed at a row `n`
+//! of the journal: when the projector asks for it, or when it has as many records as one step of
+//! the projector writes. The projector writes the records of the oldest sealed generation to the
+//! tables together with `applied = n`, and then drops it: from then on `base = n`, and those
+//! records are in the tables alone.
 //!
 //! Guarantees: a sealed generation is exactly the fold of the rows up to its end, and never
 //! changes. The crate `model` shows why that is needed.
@@ -16,11 +18,19 @@
 
 pub(crate) mod shared;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::journal::End;
+
+/// Records of a generation at most, up to a row of the journal more: some tenths of a second of the
+/// projector.
+const GENERATION_MAX: usize = 20_000;
+
+/// The same in bytes, for records that are long.
+const GENERATION_BYTES_MAX: usize = 16 << 20;
 
 /// The latest states of records, as far as a row of the journal.
 #[derive(Debug)]
@@ -29,11 +39,13 @@ pub struct Generation<K, V> {
     /// The latest state of each record that has changed; nothing of one that is gone.
     entries: HashMap<K, Option<V>>,
     bytes: usize,
+    /// When its first row was published.
+    since: Option<Instant>,
 }
 
 impl<K, V> Generation<K, V> {
     fn new(end: End) -> Self {
-        Self { end, entries: HashMap::new(), bytes: 0 }
+        Self { end, entries: HashMap::new(), bytes: 0, since: None }
     }
 
     /// The last row.
@@ -52,7 +64,8 @@ impl<K, V> Generation<K, V> {
 #[derive(Debug)]
 pub struct Memtable<K, V> {
     base: End,
-    sealed: Option<Arc<Generation<K, V>>>,
+    /// The oldest first.
+    sealed: VecDeque<Arc<Generation<K, V>>>,
     active: Generation<K, V>,
     /// How much memory a record takes.
     size: fn(&K, Option<&V>) -> usize,
@@ -61,7 +74,7 @@ pub struct Memtable<K, V> {
 impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
     /// An empty memtable over tables that follow the journal as far as `applied`.
     pub fn new(applied: End, size: fn(&K, Option<&V>) -> usize) -> Self {
-        Self { base: applied, sealed: None, active: Generation::new(applied), size }
+        Self { base: applied, sealed: VecDeque::new(), active: Generation::new(applied), size }
     }
 
     /// The row of the journal up to which everything was dropped, as the tables have it.
@@ -76,13 +89,23 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
 
     /// The memory that its records take, in bytes.
     pub fn bytes(&self) -> usize {
-        self.active.bytes + self.sealed.as_ref().map_or(0, |sealed| sealed.bytes)
+        self.active.bytes + self.sealed.iter().map(|sealed| sealed.bytes).sum::<usize>()
+    }
+
+    /// When the oldest row was published that the tables do not have; nothing if there is none.
+    pub fn since(&self) -> Option<Instant> {
+        self.sealed.front().map_or(self.active.since, |sealed| sealed.since)
     }
 
     /// Takes the records that a row changes, in its order. Rows come one after the other.
     pub fn publish(&mut self, row: End, changes: impl IntoIterator<Item = (K, Option<V>)>) {
         debug_assert_eq!(row.seq, self.active.end.seq + 1, "rows are published without a gap");
+        let Generation { entries, bytes, .. } = &self.active;
+        if entries.len() >= GENERATION_MAX || *bytes >= GENERATION_BYTES_MAX {
+            self.seal();
+        }
         self.active.end = row;
+        self.active.since.get_or_insert_with(now);
         for (key, value) in changes {
             let size = (self.size)(&key, value.as_ref());
             let before = self.active.entries.get(&key);
@@ -95,31 +118,38 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
     /// The record of a key: nothing if it is not here, and the tables say. `Some(None)` if it is
     /// gone.
     pub fn get(&self, key: &K) -> Option<Option<&V>> {
-        let generations = [Some(&self.active), self.sealed.as_deref()];
-        let mut entries = generations.into_iter().flatten().filter_map(|it| it.entries.get(key));
+        let generations =
+            std::iter::once(&self.active).chain(self.sealed.iter().rev().map(|it| &**it));
+        let mut entries = generations.filter_map(|it| it.entries.get(key));
         entries.next().map(Option::as_ref)
     }
 
-    /// Seals what was published, for the projector: up to which row. Nothing if there is nothing
-    /// new, or a generation is sealed that was not dropped.
-    pub fn seal(&mut self) -> Option<End> {
-        if self.sealed.is_some() || self.active.end == self.base {
-            return None;
+    /// Seals what was published since the last generation, if that is anything.
+    fn seal(&mut self) {
+        if self.active.since.is_some() {
+            let end = self.active.end;
+            let active = std::mem::replace(&mut self.active, Generation::new(end));
+            self.sealed.push_back(Arc::new(active));
         }
-        let end = self.active.end;
-        let active = std::mem::replace(&mut self.active, Generation::new(end));
-        self.sealed = Some(Arc::new(active));
-        Some(end)
     }
 
-    /// The generation that is sealed.
+    /// The next generation for the projector, which is sealed now if it is not yet. It stays the
+    /// next one until it is dropped.
+    pub fn next(&mut self) -> Option<&Arc<Generation<K, V>>> {
+        if self.sealed.is_empty() {
+            self.seal();
+        }
+        self.sealed.front()
+    }
+
+    /// The generation that the projector has, if it has one.
     pub fn sealed(&self) -> Option<&Arc<Generation<K, V>>> {
-        self.sealed.as_ref()
+        self.sealed.front()
     }
 
-    /// Drops the sealed generation, which the tables have now.
+    /// Drops the oldest sealed generation, which the tables have now.
     pub fn drop_sealed(&mut self) {
-        if let Some(sealed) = self.sealed.take() {
+        if let Some(sealed) = self.sealed.pop_front() {
             self.base = sealed.end;
         }
     }
@@ -129,6 +159,11 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
     pub fn restart(&mut self, applied: End) {
         *self = Self::new(applied, self.size);
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "it tells how far tables lag, not what is true")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[cfg(test)]
@@ -219,14 +254,11 @@ mod tests {
         }
 
         fn project(&mut self) {
-            let Some(end) = self.memtable.sealed.as_ref().map(|sealed| sealed.end.seq) else {
+            let Some(sealed) = self.memtable.sealed().cloned().filter(|_| !self.is_written) else {
                 return;
             };
-            if self.is_written {
-                return;
-            }
+            let end = sealed.end.seq;
             self.before = self.tables.clone();
-            let sealed = self.memtable.sealed.clone().expect("a generation");
             for (key, value) in sealed.records() {
                 match value {
                     Some(value) => self.tables.1.insert(*key, *value),
@@ -254,9 +286,7 @@ mod tests {
                     self.journal.push(changes);
                     self.publish(self.journal.len() - 1);
                 }
-                Step::Seal => {
-                    self.memtable.seal();
-                }
+                Step::Seal => self.memtable.seal(),
                 Step::Project => self.project(),
                 Step::Drop if self.is_written => {
                     self.memtable.drop_sealed();
@@ -291,9 +321,9 @@ mod tests {
             let mut server = Server::new();
             for step in steps {
                 server.step(step);
-                let sealed = server.memtable.sealed.as_deref();
-                let generations = [sealed, Some(&server.memtable.active)];
-                let entries = generations.into_iter().flatten().flat_map(|it| it.entries.values());
+                let sealed = server.memtable.sealed.iter().map(|it| &**it);
+                let generations = sealed.chain([&server.memtable.active]);
+                let entries = generations.flat_map(|it| it.entries.values());
                 let bytes: usize = entries.map(|it| 1 + usize::from(it.is_some())).sum();
                 prop_assert_eq!(server.memtable.bytes(), bytes);
                 prop_assert_eq!(server.memtable.end().seq, server.journal.len() as u64);
@@ -307,17 +337,34 @@ mod tests {
         let mut memtable = Memtable::new(row(0), |_, _| 1);
         memtable.publish(row(1), [("gone", Some(1)), ("changed", Some(2))]);
         memtable.publish(row(2), [("gone", None), ("changed", Some(3))]);
-        assert_eq!(memtable.seal(), Some(row(2)));
+        let sealed = Arc::clone(memtable.next().expect("a generation"));
+        assert_eq!(sealed.end(), row(2));
         memtable.publish(row(3), [("changed", Some(4))]);
-        let sealed = memtable.sealed().expect("a generation");
         let mut records: Vec<_> = sealed.records().collect();
         records.sort_unstable();
         // Tables that are further may have the one that is gone.
         assert_eq!(records, [(&"changed", Some(&3)), (&"gone", None)]);
         assert_eq!(memtable.get(&"gone"), Some(None), "it is known to be gone");
-        assert_eq!(memtable.seal(), None, "one at a time");
+        assert_eq!(memtable.next().map(|it| it.end()), Some(row(2)), "one at a time");
         memtable.drop_sealed();
         assert_eq!((memtable.base(), memtable.get(&"gone")), (row(2), None));
         assert_eq!(memtable.get(&"changed"), Some(Some(&4)));
+    }
+    #[test]
+    fn a_generation_is_as_large_as_a_step() {
+        let mut memtable = Memtable::new(row(0), |_, _| 1);
+        assert!(memtable.next().is_none(), "there is nothing to project");
+        for seq in 0..2 * GENERATION_MAX as u64 {
+            memtable.publish(row(seq + 1), [(seq, Some(seq))]);
+        }
+        let first = Arc::clone(memtable.next().expect("a generation"));
+        assert_eq!(first.end(), row(GENERATION_MAX as u64));
+        assert_eq!(memtable.get(&0), Some(Some(&0)), "it is found until it is dropped");
+        memtable.drop_sealed();
+        assert_eq!((memtable.base(), memtable.get(&0)), (first.end(), None));
+        assert_eq!(memtable.next().map(|it| it.end()), Some(memtable.end()));
+        memtable.drop_sealed();
+        assert_eq!((memtable.base(), memtable.bytes()), (memtable.end(), 0));
+        assert_eq!(memtable.since(), None, "the tables have everything");
     }
 }

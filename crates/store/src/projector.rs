@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tracing::Level;
+
 use crate::catalogue;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::journal::{End, RowHash, tail};
 use crate::keyring::Keyring;
-use crate::memtable::shared::{RecordKey, SharedMemtable, Values, size};
+use crate::memtable::shared::{Lag, RecordKey, SharedMemtable, Values, size};
 use crate::memtable::{Generation, Memtable};
 use crate::outcome::{settle, stop};
 use crate::pause::pause;
@@ -80,8 +82,7 @@ pub fn writes_of(
     let mut memtable = Memtable::new(End::START, size);
     let end = End { seq: 1, hash: RowHash::NONE };
     memtable.publish(end, records);
-    memtable.seal();
-    memtable.sealed().map_or(Ok(Vec::new()), |sealed| writes(sealed.records(), keyring))
+    memtable.next().map_or(Ok(Vec::new()), |sealed| writes(sealed.records(), keyring))
 }
 
 /// The projector of a process.
@@ -104,7 +105,7 @@ impl Projector {
 
     fn run(mut self) {
         let memtable = Arc::clone(&self.memtable);
-        let (mut fails, mut is_full) = (false, false);
+        let (mut said, mut is_full) = (None, false);
         loop {
             // Without room for when the disk is full, the tables may not be able to follow. It is
             // not taken again from the step that it was given back for.
@@ -117,14 +118,16 @@ impl Projector {
             let connection = &mut *self.connection;
             match project_generation(connection, &self.keyring, &memtable, (base, &generation)) {
                 Ok(()) => {
-                    (fails, is_full) = (false, false);
+                    is_full = false;
                     memtable.projected(generation.end());
+                    if said.take() == Some(Level::ERROR) {
+                        tracing::info!("tables follow the journal again");
+                    }
                 }
                 Err(StoreError::OutcomeUnknown(what)) => stop(&what),
                 Err(error) => {
-                    if !std::mem::replace(&mut fails, true) {
-                        tracing::warn!(%error, "tables do not follow the journal; trying again");
-                    }
+                    memtable.failed(&error);
+                    say(&error, &memtable.lag(), &mut said);
                     if error == StoreError::DiskFull {
                         is_full = true;
                         self.connection.free_reserve();
@@ -136,10 +139,80 @@ impl Projector {
     }
 }
 
-/// Lets the tables follow the journal to its end, where no server does.
-pub fn project(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
-    let memtable = SharedMemtable::open(connection, keyring)?;
-    project_all(connection, keyring, &memtable)
+/// Logs that a step failed, once, and once more when it is an error: at once if no further try can
+/// help, else when the tables are late.
+fn say(error: &StoreError, lag: &Lag, said: &mut Option<Level>) {
+    let may_pass = matches!(
+        error,
+        StoreError::Conflict(_) | StoreError::Unavailable(_) | StoreError::DiskFull
+    );
+    let level = if may_pass && !lag.is_late() { Level::WARN } else { Level::ERROR };
+    if said.is_some_and(|said| said <= level) {
+        return;
+    }
+    *said = Some(level);
+    let behind_seconds = lag.time.as_secs();
+    if level == Level::WARN {
+        tracing::warn!(%error, behind_seconds, "tables do not follow the journal; trying again");
+    } else {
+        tracing::error!(
+            %error,
+            behind_seconds,
+            "tables do not follow the journal: lists cannot be read, payments are kept in the \
+             journal; trying again"
+        );
+    }
+}
+
+/// How far the tables have come, after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The row of the journal that they follow.
+    pub row: u64,
+    /// The last row of the journal.
+    pub of_rows: u64,
+}
+
+/// Lets the tables follow the journal to its end, where no server does, in steps that are each
+/// committed.
+pub fn project(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    on_step: &mut dyn FnMut(Progress),
+) -> Result<(), StoreError> {
+    loop {
+        let (memtable, is_whole) = SharedMemtable::open(connection, keyring)?;
+        project_all(connection, keyring, &memtable)?;
+        on_step(progress(connection, &memtable)?);
+        if is_whole {
+            return Ok(());
+        }
+    }
+}
+
+/// Lets the tables follow the journal until the rest fits the memtable, which is returned with it.
+/// Other servers may do the same, or go on to append.
+pub fn catch_up(
+    reader: &mut dyn Connection,
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    on_step: &mut dyn FnMut(Progress),
+) -> Result<SharedMemtable, StoreError> {
+    loop {
+        let (memtable, is_whole) = SharedMemtable::open(reader, keyring)?;
+        if is_whole {
+            return Ok(memtable);
+        }
+        project_all(connection, keyring, &memtable)?;
+        on_step(progress(reader, &memtable)?);
+    }
+}
+
+fn progress(
+    connection: &mut dyn Connection,
+    memtable: &SharedMemtable,
+) -> Result<Progress, StoreError> {
+    Ok(Progress { row: memtable.base(), of_rows: tail::end(connection)?.seq })
 }
 
 fn project_all(
@@ -157,9 +230,7 @@ fn project_all(
 /// The same beside servers, whose projectors may be faster.
 pub fn project_beside(engine: &dyn Engine, keyring: &Keyring) -> Result<(), StoreError> {
     let (mut reader, mut connection) = (engine.auditor()?, engine.projector()?);
-    reader.begin_read()?;
-    let memtable = SharedMemtable::open(&mut *reader, keyring)?;
-    reader.rollback()?;
+    let memtable = catch_up(&mut *reader, &mut *connection, keyring, &mut |_| ())?;
     project_all(&mut *connection, keyring, &memtable)
 }
 

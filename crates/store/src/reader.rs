@@ -118,26 +118,26 @@ impl Readers {
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
         self.breaker.check()?;
-        let mut end = self.memtable.end().seq;
-        let mut read = read;
-        for attempt in 0..READS_MAX {
-            if let Err(error) = self.memtable.follow(end).await {
+        let (mut end, mut read) = (None, read);
+        for _ in 0..READS_MAX {
+            if let Some(end) = end
+                && let Err(error) = self.memtable.follow(end).await
+            {
                 self.breaker.check()?;
                 return Err(error.into());
             }
             let memtable = Arc::clone(&self.memtable);
-            let read_once =
-                move |view: &mut View<'_>| match behind(view, &memtable, end, attempt == 0)? {
-                    Some(end) => Ok(Attempt::Again(end, read)),
-                    None => read(view).map(Attempt::Read),
-                };
-            let restarts = self.memtable.restarts();
+            let read_once = move |view: &mut View<'_>| match behind(view, &memtable, end)? {
+                Some(end) => Ok(Attempt::Again(end, read)),
+                None => read(view).map(Attempt::Read),
+            };
+            let (is_first, restarts) = (end.is_none(), self.memtable.restarts());
             match self.run::<_, E, _>(read_once).await? {
                 Attempt::Read(found) => return Ok(found),
-                Attempt::Again(later, again) => (end, read) = (later, again),
+                Attempt::Again(later, again) => (end, read) = (Some(later), again),
             }
             // The tables had followed before this snapshot.
-            if attempt > 0 {
+            if !is_first {
                 self.memtable.went_back();
                 self.memtable.restarted(restarts).await?;
             }
@@ -174,27 +174,26 @@ enum Attempt<T, F> {
     Again(u64, F),
 }
 
-/// The row up to which the tables of a snapshot have to follow still, for a reader who came when
-/// the journal was known up to `end`. Rows that another process had appended until then are taken
-/// first.
+/// The row up to which the tables of a snapshot have to follow still: the `end` of the journal in
+/// the first snapshot, which has everything that was acknowledged before this read. The first
+/// snapshot is this one if there is no `end`; then rows that another process has appended are
+/// taken.
 fn behind(
     view: &mut View<'_>,
     memtable: &SharedMemtable,
-    end: u64,
-    is_first: bool,
+    end: Option<u64>,
 ) -> Result<Option<u64>, StoreError> {
     let tail::Ends { last, applied } = tail::ends(view.connection)?;
-    let is_newer = last > memtable.end().seq;
-    if is_newer && !is_first {
-        // The rows between may have announced the secret with which tables are sealed now.
-        sealing::learn(view.connection, view.keyring)?;
-    }
-    if is_first && is_newer {
-        memtable.catch_up(view.connection, view.keyring)?;
-        return Ok(Some(last).filter(|last| applied < *last));
+    if last > memtable.end().seq {
+        match end {
+            None => memtable.catch_up(view.connection, view.keyring)?,
+            // The rows between may have announced the secret with which tables are sealed now.
+            Some(_) => sealing::learn(view.connection, view.keyring)?,
+        }
     }
     // A database that went back may never have the rest.
-    Ok(Some(end.min(last)).filter(|end| applied < *end))
+    let end = end.map_or(last, |end| end.min(last));
+    Ok(Some(end).filter(|end| applied < *end))
 }
 
 /// Reads, and opens the breaker if the connection was lost.

@@ -277,6 +277,7 @@ impl Findings {
                 self.broke(predicate, format!("{row} cannot be read at {place}"));
             }
             StoreError::Busy
+            | StoreError::Behind(_)
             | StoreError::Closed
             | StoreError::DiskFull
             | StoreError::Unavailable(_)

@@ -1,6 +1,7 @@
 //! Health endpoints for an orchestrator: is the process alive, will it serve, and how is it doing?
 //! Without version and without authentication, so the answers hold nothing that is anybody's.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,24 +77,28 @@ async fn readyz(State(health): State<Health>) -> Response {
     let reason = match tokio::time::timeout(READY_TIMEOUT, why_not_ready(&health)).await {
         Ok(None) => return answer(StatusCode::OK, json!({ "status": "ready" })),
         Ok(Some(reason)) => reason,
-        Err(_) => "the database does not answer in time",
+        Err(_) => "the database does not answer in time".into(),
     };
-    tracing::warn!(reason, "not ready");
+    tracing::warn!(%reason, "not ready");
     answer(StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "unavailable", "reason": reason }))
 }
 
-async fn why_not_ready(health: &Health) -> Option<&'static str> {
+async fn why_not_ready(health: &Health) -> Option<Cow<'static, str>> {
     if health.shutdown.is_cancelled() {
-        return Some("the server is stopping");
+        return Some("the server is stopping".into());
     }
     if health.app.store().is_incomplete() {
-        return Some("the database lacks a table or a column: restore it");
+        return Some("the database lacks a table or a column: restore it".into());
     }
     // Not among the lists, which may take long.
     let read = health.app.store().get::<Lease>(LeaseName::Jobs).await;
     if let Err(error) = read {
         tracing::error!(%error, "the database cannot be read");
-        return Some("the database cannot be read");
+        return Some("the database cannot be read".into());
+    }
+    let lag = health.app.store().lag();
+    if lag.is_late() {
+        return Some(lag.to_string().into());
     }
     // One request tries, and those that come meanwhile learn from it.
     let mut written = health.written.lock().await;
@@ -103,7 +108,7 @@ async fn why_not_ready(health: &Health) -> Option<&'static str> {
     *written = None;
     if let Err(error) = leadership::try_to_write(&health.app).await {
         tracing::error!(%error, "the database cannot be written to");
-        return Some("the database cannot be written to");
+        return Some("the database cannot be written to".into());
     }
     *written = Some(now());
     None
@@ -117,6 +122,8 @@ fn now() -> Instant {
 async fn metrics(State(health): State<Health>) -> Response {
     let leads = f64::from(u8::from(leadership::leads(&health.app)));
     metrics::gauge!("switchyard_leader").set(leads);
+    let lag = health.app.store().lag();
+    metrics::gauge!("switchyard_tables_behind_seconds").set(lag.time.as_secs_f64());
     // A database that does not answer leaves these as they were.
     let measured = attention::measure(&health.app);
     if let Ok(Err(error)) = tokio::time::timeout(MEASURED_WITHIN, measured).await {

@@ -181,6 +181,12 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         "Memory of the records that are committed and that the tables do not have yet.",
     ),
     (
+        Kind::Gauge,
+        "switchyard_tables_behind_seconds",
+        Unit::Seconds,
+        "Age of the oldest commit that the tables do not have yet; not ready above 5.",
+    ),
+    (
         Kind::Counter,
         "switchyard_refused_records_total",
         Unit::Count,

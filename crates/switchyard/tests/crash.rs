@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use testbed::instance::{Installation, Instance};
+use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance};
 use testbed::postgres::Database;
 use testbed::recorder::{Api, Load, Recorder, within_deadline};
 
@@ -193,6 +193,75 @@ async fn files_that_are_moved_away_under_load_stop_the_server_and_lose_nothing()
     let said = log.matches("database file removed, renamed or replaced").count();
     assert_eq!(said, FILES.len() + 3, "{log}");
     println!("files moved away {said} times: {report}");
+    Ok(())
+}
+
+/// How long a list may be refused for want of tables that follow, and readiness be wrong.
+const LATE_AFTER_SECONDS: f64 = 5.0;
+
+/// Payments are taken while the tables cannot follow; everything that needs the tables says why it
+/// does not work.
+async fn tables_stand_still(server: &Instance, recorder: &Recorder, why: &str) -> Result<()> {
+    let ask = async |path: &str| -> Result<(u16, String)> {
+        let url = format!("{}{path}", server.base());
+        let client = reqwest::Client::new();
+        let answer = client.get(url).basic_auth(CLIENT_ID, Some(CLIENT_SECRET)).send().await?;
+        Ok((answer.status().as_u16(), answer.text().await?))
+    };
+    recorder.ask(&recorder.transfer(format!("before {why}"))).await?;
+    let is_late = async || {
+        let (status, body) = ask("/readyz").await?;
+        Ok(status == 503 && body.contains("s behind the journal") && body.contains(why))
+    };
+    within_deadline("the server says that its tables are late", is_late).await?;
+    let (_, metrics) = ask("/metrics").await?;
+    let behind =
+        metrics.lines().find_map(|it| it.strip_prefix("switchyard_tables_behind_seconds "));
+    let behind: f64 = behind.unwrap_or_default().parse()?;
+    assert!(behind >= LATE_AFTER_SECONDS, "{behind}");
+    recorder.ask(&recorder.transfer(format!("after {why}"))).await?;
+    let (status, refused) = ask("/2025-10-13/transactions").await?;
+    assert_eq!(status, 503, "{refused}");
+    assert!(refused.contains("lists cannot be read now, as their tables are behind"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_tables_stand_still_is_not_ready_and_says_why() -> Result<()> {
+    let folder = tempfile::TempDir::new()?;
+    let (file, log) = (folder.path().join("crash.db"), folder.path().join("log"));
+    let url = format!("sqlite://{}", file.display());
+    let installation = Installation::new(BINARY, &url).logging_to(&log);
+    let mut server = installation.start()?;
+    let api = Api::new(&[server.base()])?;
+    api.ready().await?;
+    let recorder = Recorder::set_up(api).await?;
+
+    // Another program has locked the file of the tables.
+    let other = rusqlite::Connection::open(&file)?;
+    other.execute_batch("begin immediate")?;
+    tables_stand_still(&server, &recorder, "database is locked").await?;
+    other.execute_batch("rollback")?;
+    recorder.api().ready().await?;
+    recorder.settled().await?;
+    let root = "select rootpage from sqlite_schema where name = 'events'";
+    let page: u32 = other.query_row(root, [], |row| row.get(0))?;
+    let size: u32 = other.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let (page, size) = (usize::try_from(page)?, usize::try_from(size)?);
+    drop(other);
+
+    // The root page of a table is damaged.
+    server.terminate()?;
+    within_deadline("the server ends", async || Ok(server.ended()?.is_some())).await?;
+    let mut bytes = std::fs::read(&file)?;
+    bytes[(page - 1) * size..page * size].fill(0xa5);
+    std::fs::write(&file, bytes)?;
+    server.resume()?;
+    recorder.api().ready().await?;
+    tables_stand_still(&server, &recorder, "malformed").await?;
+    let log = std::fs::read_to_string(log)?;
+    let is_logged = |line: &&str| line.contains("ERROR") && line.contains("tables do not follow");
+    assert_eq!(log.lines().filter(is_logged).count(), 2, "{log}");
     Ok(())
 }
 

@@ -287,7 +287,9 @@ impl Writer {
         self.cache.clear();
         self.subscribers.callers.changed();
         self.tail.read_again(connection, keyring)?;
-        if !is_lost && tail::has(connection, self.memtable.end())? {
+        // A reader may have passed on to rows behind those that are lost.
+        let has_ours = tail::has(connection, self.end)?;
+        if !is_lost && has_ours && tail::has(connection, self.memtable.end())? {
             self.memtable.catch_up(connection, keyring)?;
         } else {
             // The database is an older one.

@@ -4,6 +4,7 @@
 //! Rows that another process has appended are read from the journal ([`SharedMemtable::catch_up`]),
 //! so that what is here is always the journal up to [`SharedMemtable::end`].
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,15 +17,18 @@ use super::{Generation, Memtable};
 use crate::catalogue;
 use crate::error::StoreError;
 use crate::journal::change_set::{Kind, TableChange};
-use crate::journal::tail::{self, Rows};
+use crate::journal::tail::{self, Rows, Scan};
 use crate::journal::{Chain, End, number};
 use crate::keyring::Keyring;
 use crate::sealing;
 use crate::sql::{Connection, Value};
 
 /// How long a read waits for the tables to follow: longer than the circuit breaker takes to notice
-/// a database that hangs. A step of the projector takes some ten milliseconds.
+/// a database that hangs. A step of the projector takes some tenths of a second at most.
 const WAIT_MAX: Duration = Duration::from_secs(4);
+
+/// From when on tables that lag are late: lists have waited in vain by then.
+const LATE_AFTER: Duration = Duration::from_secs(5);
 
 /// The memory of records from which jobs wait, in bytes: some hundred thousand records, which is
 /// some seconds of full load that the projector is behind.
@@ -75,6 +79,8 @@ pub fn size(key: &RecordKey, values: Option<&Values>) -> usize {
 struct State {
     chain: Chain,
     memtable: Memtable<RecordKey, Values>,
+    /// Why the last step of the projector failed, if it did.
+    fault: Option<String>,
     /// Whether the tables were found to have gone back.
     is_lost: bool,
     /// Whether the disk has no room for what the tables are to have.
@@ -117,26 +123,66 @@ pub struct Look {
     pub base: u64,
 }
 
+/// How far the tables are behind the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lag {
+    /// How long ago the oldest change was committed that the tables do not have.
+    pub time: Duration,
+    /// Why the projector's last step failed, if it did.
+    pub fault: Option<String>,
+}
+
+impl Lag {
+    /// Whether they are so late that lists cannot be read.
+    pub fn is_late(&self) -> bool {
+        self.time > LATE_AFTER
+    }
+}
+
+impl fmt::Display for Lag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the tables are {} s behind the journal", self.time.as_secs())?;
+        self.fault.as_ref().map_or(Ok(()), |fault| write!(f, ": {fault}"))
+    }
+}
+
 /// Has the writer run a batch.
 pub type BeginAnew = Box<dyn Fn() + Send + Sync>;
 
-/// The rows of the journal that the tables do not follow yet, and the chain behind them.
-fn not_projected(
-    connection: &mut dyn Connection,
-    keyring: &Keyring,
-    database: Uuid,
-) -> Result<(Chain, Memtable<RecordKey, Values>), StoreError> {
-    let applied = tail::applied(connection)?;
-    let mut chain = tail::chain_behind(connection, database, applied)?;
-    let mut memtable = Memtable::new(applied, size);
-    tail::each(connection, keyring, Rows::behind(applied.seq), &mut |row, sets| {
-        chain.take(&row).map_err(|broken| StoreError::Engine(broken.to_string()))?;
-        let changes =
-            sets.into_iter().flat_map(|set| set.rows).map(|set_row| keyed(row.seq, set_row.change));
-        memtable.publish(chain.end(), changes.collect::<Result<Vec<_>, _>>()?);
-        Ok(())
-    })?;
-    Ok((chain, memtable))
+/// Rows of the journal that the tables do not follow yet, and the chain behind them.
+struct Unprojected {
+    chain: Chain,
+    memtable: Memtable<RecordKey, Values>,
+    /// Whether these are all.
+    is_whole: bool,
+}
+
+impl Unprojected {
+    /// Reads all, or as many as one step of the projector takes.
+    fn read(
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+        database: Uuid,
+        all: bool,
+    ) -> Result<Self, StoreError> {
+        let applied = tail::applied(connection)?;
+        let mut chain = tail::chain_behind(connection, database, applied)?;
+        let mut memtable = Memtable::new(applied, size);
+        let mut scan = Scan::of(connection, keyring, Rows::behind(applied.seq))?;
+        loop {
+            let rows = scan.next(connection, keyring)?;
+            let is_whole = rows.is_empty();
+            for (row, sets) in rows {
+                chain.take(&row).map_err(|broken| StoreError::Engine(broken.to_string()))?;
+                let changes = sets.into_iter().flat_map(|set| set.rows);
+                let changes = changes.map(|changed| keyed(row.seq, changed.change));
+                memtable.publish(chain.end(), changes.collect::<Result<Vec<_>, _>>()?);
+            }
+            if is_whole || (!all && memtable.sealed().is_some()) {
+                return Ok(Self { chain, memtable, is_whole });
+            }
+        }
+    }
 }
 
 /// How far the tables follow.
@@ -149,14 +195,20 @@ struct Projected {
 }
 
 impl SharedMemtable {
-    /// Takes the rows of the journal that the tables do not follow yet.
-    pub fn open(connection: &mut dyn Connection, keyring: &Keyring) -> Result<Self, StoreError> {
+    /// Takes the records that the tables do not have yet, as many as one step of the projector
+    /// takes, and says whether these are all.
+    pub fn open(
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+    ) -> Result<(Self, bool), StoreError> {
         let database = tail::database_of(connection)?;
-        let (chain, memtable) = not_projected(connection, keyring, database)?;
+        let unprojected = Unprojected::read(connection, keyring, database, false)?;
+        let Unprojected { chain, memtable, is_whole } = unprojected;
         let projected = Projected { seq: memtable.base().seq, restarts: 0 };
         let state = State {
             chain,
             memtable,
+            fault: None,
             is_lost: false,
             is_full: false,
             is_pinned: false,
@@ -164,7 +216,8 @@ impl SharedMemtable {
         };
         let (state, work, unpinned) = (Mutex::new(state), Condvar::new(), Condvar::new());
         let (projected, begin_anew) = (watch::Sender::new(projected), OnceLock::new());
-        Ok(Self { database, state, work, unpinned, projected, begin_anew })
+        let opened = Self { database, state, work, unpinned, projected, begin_anew };
+        Ok((opened, is_whole))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -252,7 +305,8 @@ impl SharedMemtable {
         connection: &mut dyn Connection,
         keyring: &Keyring,
     ) -> Result<(), StoreError> {
-        let (chain, memtable) = not_projected(connection, keyring, self.database)?;
+        let unprojected = Unprojected::read(connection, keyring, self.database, true)?;
+        let Unprojected { chain, memtable, .. } = unprojected;
         let seq = memtable.base().seq;
         {
             // At once: a reader must not find it half full.
@@ -328,7 +382,24 @@ impl SharedMemtable {
     async fn wait_for(&self, is_over: impl FnMut(&Projected) -> bool) -> Result<(), StoreError> {
         let mut projected = self.projected.subscribe();
         let waited = timeout(WAIT_MAX, projected.wait_for(is_over)).await;
-        waited.map_or(Err(StoreError::Busy), |_| Ok(()))
+        waited.map_or_else(|_| Err(StoreError::Behind(self.lag().to_string())), |_| Ok(()))
+    }
+
+    /// How far the tables are behind the journal.
+    pub fn lag(&self) -> Lag {
+        let state = self.state();
+        let time = state.memtable.since().map_or(Duration::ZERO, |since| since.elapsed());
+        Lag { time, fault: state.fault.clone() }
+    }
+
+    /// Keeps why a step of the projector failed.
+    pub fn failed(&self, fault: &StoreError) {
+        let fault = match fault {
+            // The cause names the database's address, which is for the log alone.
+            StoreError::Unavailable(_) => "the database cannot be reached".to_owned(),
+            fault => fault.to_string(),
+        };
+        self.state().fault = Some(fault);
     }
 
     /// Refuses work while the tables are too far behind.
@@ -351,8 +422,7 @@ impl SharedMemtable {
     /// known. Nothing if there is none.
     pub fn next(&self) -> Option<(End, Arc<Generation<RecordKey, Values>>)> {
         let mut state = self.state();
-        state.memtable.seal();
-        let sealed = state.memtable.sealed().map(Arc::clone)?;
+        let sealed = state.memtable.next().map(Arc::clone)?;
         metrics::gauge!("switchyard_memtable_bytes").set(state.memtable.bytes() as f64);
         Some((state.memtable.base(), sealed))
     }
@@ -374,6 +444,7 @@ impl SharedMemtable {
         let is_sealed =
             |state: &State| state.memtable.sealed().is_some_and(|sealed| sealed.end() == end);
         let mut state = self.state();
+        state.fault = None;
         if is_sealed(&state) {
             self.projected.send_modify(|projected| projected.seq = end.seq);
         }

@@ -18,6 +18,7 @@ mod money;
 mod lists;
 mod events;
 mod histories;
+mod following;
 mod timers;
 mod opening;
 mod files;
@@ -288,6 +289,10 @@ macro_rules! suite {
                     an_event_about_an_erased_person_comes_with_another_body
                     deliveries_are_due_behind_those_before_them;
                 histories: every_read_sees_what_was_acknowledged;
+                following: a_list_has_what_was_acknowledged_before_it
+                    lost_payments_are_named_if_a_reader_meets_the_loss_first
+                    a_start_far_behind_keeps_its_progress
+                    times_of_the_journal_never_go_back;
                 timers: timers_are_set_moved_and_cleared due_timers_come_in_order
                     a_clock_that_is_moved_on_brings_its_timers_nearer
                     what_ends_is_due_by_its_platforms_clock
