@@ -44,10 +44,9 @@ pub async fn send(app: &App, request: Event) {
 
 async fn send_now(app: &App, request: Event) -> Result<(), Error> {
     let (id, platform) = (TransactionId::from_uuid(request.resource), request.platform);
-    let found = app.store().read(move |view| {
-        Ok::<_, Error>((view.get::<Platform>(&platform)?, view.get::<Approval>(&id)?))
-    });
-    let (Some(platform), Some(approval)) = found.await? else { return Ok(()) };
+    let store = app.store();
+    let found = tokio::try_join!(store.get::<Platform>(platform), store.get::<Approval>(id));
+    let (Some(platform), Some(approval)) = found.map_err(Error::Store)? else { return Ok(()) };
     let now = app.now(platform.ahead);
     if !approval.is_open(now) {
         return app

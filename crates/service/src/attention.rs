@@ -106,7 +106,7 @@ pub(crate) const fn word(answer: &RailAnswer) -> &'static str {
 
 /// The open matters of each kind: how many, and when the oldest was opened.
 pub async fn measure(app: &App) -> Result<(), StoreError> {
-    let open = app.store().read(|view| view.open_matters()).await?;
+    let open = app.store().read_lagging(|view| view.open_matters()).await?;
     let now = app.server_now();
     for kind in Kind::ALL {
         let found = open.iter().find(|found| found.kind == kind);

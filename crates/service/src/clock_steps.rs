@@ -15,6 +15,7 @@ use domain::platform::Platform;
 use domain::quote::Quote;
 use domain::time::Timestamp;
 use store::error::StoreError;
+use store::reader::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 use uuid::Uuid;
@@ -75,7 +76,7 @@ impl Followed {
 /// The time of the journal as other processes have left it.
 async fn written_at(app: &App) -> Result<Option<Timestamp>, Error> {
     let opened_at = app.store().opened_at();
-    let found = app.store().read(move |view| {
+    let found = app.store().read_lagging(move |view| {
         let (_, last) = view.journal_end()?;
         Ok::<_, StoreError>(last.max(view.appended_at(opened_at)?))
     });
@@ -103,7 +104,10 @@ async fn timers(
     let (id, now, mut count) = (platform.id, app.now(platform.ahead), 0);
     let mut after = (now, Uuid::nil());
     loop {
-        let later = app.store().read(move |view| view.later_timers(id, after, TOGETHER_MAX)).await;
+        let later = move |view: &mut View<'_>| {
+            view.later_timers(id, after, Timestamp::from_millis(i64::MAX), TOGETHER_MAX)
+        };
+        let later = app.store().read(later).await;
         let later = later.map_err(Error::Store)?;
         let Some(last) = later.last() else { return Ok(count) };
         after = (last.due_at, last.subject);

@@ -68,15 +68,16 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     let Some(leadership) = leadership::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, under_way: 0, more: false, is_ours: false });
     };
+    app.store().meet_others().await.map_err(Error::Store)?;
     steps.clock.follow(app, leadership).await?;
     let mut work = Work::default();
-    let rest = work.take_all(app, leadership).await;
+    let more = work.take_all(app, leadership).await;
     // Jobs that have begun are finished, whatever keeps this server from taking more.
     work.wait(0).await;
-    let Rest { unreadable, mut more } = rest?;
+    let mut more = more?;
     more |= sweeps::sweep(app, &mut steps.sweeps).await?;
     let Work { done, failed, under_way, .. } = work;
-    Ok(Step { done, failed: failed + unreadable, under_way, more, is_ours: true })
+    Ok(Step { done, failed, under_way, more, is_ours: true })
 }
 
 /// Waits until no call of a job is under way.
@@ -96,9 +97,8 @@ pub fn give_up_calls(app: &App) {
 }
 
 /// When the next timer is due whose call is not under way, by the server's clock.
-pub async fn next_due(app: &App) -> Result<Option<Timestamp>, StoreError> {
-    let under_way = app.bulkheads().under_way();
-    app.store().read(move |view| view.next_due(&under_way)).await
+pub fn next_due(app: &App) -> Option<Timestamp> {
+    app.store().next_due(&app.bulkheads().under_way())
 }
 
 /// The end of a job, as far as its step is concerned.
@@ -122,18 +122,12 @@ struct Work {
     under_way: usize,
 }
 
-/// The result of a step.
-struct Rest {
-    unreadable: usize,
-    more: bool,
-}
-
 impl Work {
-    /// Takes due timers. More is taken as soon as half of the due timers are done, where the
-    /// database is this server's own. The writer then has jobs beside requests all the time: what
-    /// is accepted there is settled about as fast. A step of what was due at its beginning would
-    /// wait for its last before the next.
-    async fn take_all(&mut self, app: &App, leadership: Leadership) -> Result<Rest, Error> {
+    /// Takes due timers, and says whether there may be more. More is taken as soon as half of them
+    /// are done, where the database is this server's own. The writer then has jobs beside requests
+    /// all the time: payments settle there about as fast as they are accepted. A step of what was
+    /// due at its beginning would wait for its last before the next.
+    async fn take_all(&mut self, app: &App, leadership: Leadership) -> Result<bool, Error> {
         let (max, step_max) = if app.env().shares_database {
             (SHARED_TIMERS_MAX, SHARED_TIMERS_MAX)
         } else {
@@ -143,8 +137,8 @@ impl Work {
             // Jobs that run or have failed are still in the table, and were taken.
             let ended = self.done.saturating_add(self.under_way);
             let limit = self.taken.len().saturating_sub(ended).saturating_add(max);
-            let Due { mut timers, unreadable, .. } = due(app, app.server_now(), limit).await?;
-            let more = timers.len() + unreadable == limit;
+            let Due { mut timers, .. } = due(app, app.server_now(), limit).await?;
+            let more = timers.len() == limit;
             timers.retain(|timer| self.taken.insert(timer.key()));
             let goes_on = more && !timers.is_empty() && self.taken.len() < step_max;
             for ordered in with_orders(app, timers).await? {
@@ -152,7 +146,7 @@ impl Work {
                 self.running.spawn(async move { run_job(&app, leadership, ordered).await });
             }
             if !goes_on {
-                return Ok(Rest { unreadable, more });
+                return Ok(more);
             }
             self.wait(max / 2).await;
         }
@@ -174,15 +168,10 @@ impl Work {
 
 /// The due timers, up to a limit.
 async fn due(app: &App, now: Timestamp, limit: usize) -> Result<Due, Error> {
-    let max = u32::try_from(limit).unwrap_or(u32::MAX);
     let under_way = app.bulkheads().under_way();
-    let due = app.store().read(move |view| view.due_timers(now, max, &under_way)).await;
-    let due = due.map_err(Error::Store)?;
+    let due = app.store().due_timers(now, limit, &under_way).await.map_err(Error::Store)?;
     let overdue_millis = now.millis().saturating_sub(due.since.unwrap_or(now).millis());
     metrics::gauge!("switchyard_timers_oldest_seconds").set(overdue_millis as f64 / 1_000.0);
-    if due.unreadable > 0 && due.timers.is_empty() {
-        tracing::error!(rows = due.unreadable, "timers that are due cannot be read: run verify");
-    }
     Ok(due)
 }
 

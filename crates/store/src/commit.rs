@@ -22,12 +22,13 @@ use self::writer::Writer;
 use crate::approval_requests::ApprovalRequests;
 use crate::callers::Callers;
 use crate::circuit_breaker::CircuitBreaker;
+use crate::committed_deliveries::CommittedDeliveries;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::in_place::InPlace;
 use crate::journal::tail::Tail;
 use crate::keyring::Keyring;
-use crate::memtable::shared::{Lag, SharedMemtable};
+use crate::memtable::shared::SharedMemtable;
 use crate::origin::{Actor, Origin};
 use crate::sql::Connection;
 use crate::threads;
@@ -121,8 +122,8 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 pub(crate) struct Subscribers {
     /// Notified after each commit that set a timer.
     pub(crate) timers: Arc<Notify>,
-    /// Notified after each commit with an event to deliver.
-    pub(crate) events: Arc<Notify>,
+    /// Gets what each commit has for the webhook worker.
+    pub(crate) deliveries: Arc<CommittedDeliveries>,
     /// Counts commits that may change the rights of a caller.
     pub(crate) callers: Arc<Callers>,
     /// Gets the approval requests of each commit.
@@ -140,9 +141,7 @@ impl Subscribers {
         }
         let requests = wake_ups.approval_requests.into_iter();
         requests.for_each(|request| self.approval_requests.put(request));
-        if wake_ups.events {
-            self.events.notify_one();
-        }
+        self.deliveries.put(wake_ups.deliveries);
     }
 }
 
@@ -190,9 +189,9 @@ impl GroupCommit {
         }
     }
 
-    /// How far the tables are behind the journal.
-    pub(crate) fn lag(&self) -> Lag {
-        self.memtable.lag()
+    /// The records that the tables do not have yet.
+    pub(crate) fn memtable(&self) -> &SharedMemtable {
+        &self.memtable
     }
 
     /// Whether the files of the database were moved away.

@@ -382,7 +382,11 @@ impl Unit<'_, '_> {
         let taken = if is_open { ordinal } else { outbox.taken };
         self.put(Outbox { head: ordinal, taken, ..outbox });
         if let Some(plan) = plan(event.kind, is_open) {
-            self.put(Delivery::pending(Draft::new(&event, ordinal, plan), event.at));
+            let delivery = Delivery::pending(Draft::new(&event, ordinal, plan), event.at);
+            self.put(delivery.clone());
+            if plan != Plan::Asked {
+                self.push_delivery(delivery, event.clone(), outbox.revision);
+            }
         }
         let owner = self.owner_of(&event)?;
         self.push_event(change(Kind::Insert, &Numbered { ordinal, event }, owner));

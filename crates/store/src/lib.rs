@@ -59,6 +59,7 @@ pub mod backup;
 pub mod cache;
 pub mod callers;
 pub mod approval_requests;
+pub mod committed_deliveries;
 mod circuit_breaker;
 mod commit;
 mod migrate;
@@ -78,12 +79,14 @@ mod threads;
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::approval_requests::ApprovalRequests;
 use crate::callers::Callers;
 use crate::circuit_breaker::CircuitBreaker;
 use crate::commit::{GroupCommit, Priority, Subscribers};
+use crate::committed_deliveries::CommittedDeliveries;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
@@ -91,6 +94,7 @@ use crate::in_place::InPlace;
 use crate::journal::tail::{self, Tail};
 use crate::journal::{data_keys, lost_commit};
 use crate::keyring::Keyring;
+use crate::leases::{Lease, LeaseName};
 pub use crate::memtable::shared::Lag;
 use crate::origin::Origin;
 pub use crate::outcome::EXIT_IO_ERROR;
@@ -101,6 +105,7 @@ use crate::record::Record;
 use crate::sql::Connection;
 pub use crate::sqlite::{SqliteFile, journal_of};
 pub use crate::threads::Threads;
+use crate::timers::due::DueTimers;
 use crate::unit::Unit;
 
 /// Every statement whose text is fixed, and examples of the others, for the tests that hold each
@@ -133,8 +138,6 @@ pub fn statements() -> Vec<String> {
         erasure::IDENTITY_CHECKS,
         erasure::ANSWERS,
         erasure::EVENT_RESOURCES,
-        timers::FIRSTS,
-        timers::DUE,
         timers::DUE_ENDS,
         timers::LATER,
         timers::DUE_OF_PLATFORM,
@@ -146,6 +149,7 @@ pub fn statements() -> Vec<String> {
         outbox::DUE,
         outbox::PENDING,
         outbox::FROM_AHEAD,
+        outbox::HAS_LATER,
         outbox::BACKLOG,
         outbox::BACKLOG_OF,
         deliveries::PLATFORM_OF,
@@ -194,6 +198,10 @@ pub struct Store {
     keyring: Arc<Keyring>,
     subscribers: Subscribers,
     opened_at: u64,
+    /// The timers that are due soon.
+    timers: Arc<Mutex<DueTimers>>,
+    /// Held by the one read of timers at a time.
+    reading_timers: Arc<AsyncMutex<()>>,
 }
 
 impl Store {
@@ -210,7 +218,8 @@ impl Store {
                 let projector::Progress { row, of_rows } = progress;
                 tracing::info!(row, of_rows, "tables follow the journal before the start");
             })?;
-        let memtable = Arc::new(memtable);
+        let (memtable, timers) = (Arc::new(memtable), Arc::<Mutex<DueTimers>>::default());
+        memtable.followed_by(Arc::clone(&timers) as _);
         let (keyring, opened_at) = (Arc::new(keyring), memtable.end().seq);
         let files = InPlace::of(engine.files())?;
         let connections = (1..engine.readers()).map(|_| engine.reader());
@@ -234,7 +243,18 @@ impl Store {
             Arc::clone(&breaker),
         )?;
         threads.extend([writer_thread, breaker_thread]);
-        Ok((Self { commits, readers, breaker, keyring, subscribers, opened_at }, Threads(threads)))
+        let reading_timers = Arc::default();
+        let opened = Self {
+            commits,
+            readers,
+            breaker,
+            keyring,
+            subscribers,
+            opened_at,
+            timers,
+            reading_timers,
+        };
+        Ok((opened, Threads(threads)))
     }
 
     /// Changes something. `work` may be run more than once, so it must not touch anything but its
@@ -279,6 +299,12 @@ impl Store {
         self.readers.get(key).await
     }
 
+    /// Takes what other processes have committed. A process learns of it with each read and write,
+    /// and must ask where it does neither.
+    pub async fn meet_others(&self) -> Result<(), StoreError> {
+        self.get::<Lease>(LeaseName::Jobs).await.map(drop)
+    }
+
     /// Reads something, from one snapshot.
     pub async fn read<T, E, F>(&self, read: F) -> Result<T, E>
     where
@@ -287,6 +313,17 @@ impl Store {
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
         self.readers.read(read).await
+    }
+
+    /// Reads something from one snapshot whose tables may lag behind the journal. It is for work of
+    /// the server's own that checks what it finds again in its unit: no such work waits for tables.
+    pub async fn read_lagging<T, E, F>(&self, read: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.readers.run(read).await
     }
 
     /// The number of the journal's last row when this store was opened.
@@ -313,7 +350,7 @@ impl Store {
 
     /// How far the tables are behind the journal, which lists wait for.
     pub fn lag(&self) -> Lag {
-        self.commits.lag()
+        self.commits.memtable().lag()
     }
 
     /// Waits until the files of the database were moved away under this process: nothing is written
@@ -337,9 +374,9 @@ impl Store {
         &self.subscribers.approval_requests
     }
 
-    /// Notified after a commit that added an event.
-    pub fn events_added(&self) -> &Notify {
-        &self.subscribers.events
+    /// Deliveries that were committed here, for the webhook worker.
+    pub fn committed_deliveries(&self) -> &CommittedDeliveries {
+        &self.subscribers.deliveries
     }
 
     /// Notified after a commit that set a timer.

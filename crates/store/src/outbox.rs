@@ -39,6 +39,10 @@ pub(crate) const DUE: &str = "select d.id, d.platform, d.kind, d.resource, d.num
 pub(crate) const PENDING: &str = "select id, ordinal, due_at from deliveries where resource = $1 \
     and status = 'PENDING' and plan <> 'ASKED' order by ordinal limit $2";
 
+/// Whether a pending delivery of a platform is due later.
+pub(crate) const HAS_LATER: &str = "select ordinal from deliveries where platform = $1 \
+    and status = 'PENDING' and due_at > $2 limit 1";
+
 /// Pending deliveries that are due later, and that a clock which was ahead has touched last.
 pub(crate) const FROM_AHEAD: &str = "select id from deliveries where platform = $1 \
     and status = 'PENDING' and due_at > $2 and updated_at > $3 order by due_at limit $4";
@@ -68,6 +72,17 @@ pub struct DueDelivery {
     pub predecessor: Option<(i64, Timestamp)>,
     /// Its event, if that can be read.
     pub event: Option<Event>,
+}
+
+/// Deliveries of a platform that are due, in the order in which they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueDeliveries {
+    /// Those that are not known yet.
+    pub deliveries: Vec<DueDelivery>,
+    /// Whether there may be more that are due.
+    pub has_more: bool,
+    /// Whether others are due later.
+    pub has_later: bool,
 }
 
 /// A pending delivery about a resource.
@@ -105,14 +120,14 @@ impl View<'_> {
     }
 
     /// Deliveries of a platform that are due, in the order in which they are. Those with a `known`
-    /// ordinal count for the limit, and are not opened. Also says whether there may be more.
+    /// ordinal count for the limit, and are not opened.
     pub fn due_deliveries(
         &mut self,
         platform: PlatformId,
         DueBy { now, untouched_since }: DueBy,
         known: &HashSet<i64>,
         limit: u32,
-    ) -> Result<(Vec<DueDelivery>, bool), StoreError> {
+    ) -> Result<DueDeliveries, StoreError> {
         let until = untouched_since.map_or(now.millis(), |_| i64::MAX);
         let untouched = untouched_since.map_or(i64::MIN, Timestamp::millis);
         let parameters =
@@ -147,7 +162,11 @@ impl View<'_> {
             };
             Some(DueDelivery { event, ..due })
         });
-        Ok((deliveries.collect(), count >= limit))
+        let (deliveries, has_more) = (deliveries.collect(), count >= limit);
+        let columns = (Delivery::TABLE, &["ordinal"][..]);
+        let later = [platform.into(), now.into()];
+        let later = self.connection.first(HAS_LATER, &later, columns, Row::int)?;
+        Ok(DueDeliveries { deliveries, has_more, has_later: later.is_some() })
     }
 
     /// The first pending deliveries about a resource, in the order in which they are attempted.

@@ -4,6 +4,7 @@
 //! There are two ways to read, and both see everything that was committed before the call, also by
 //! another process. `get` looks for one record in the memtable, and in the tables if it is not
 //! there (`point_reads`). `read` waits until the tables have followed, and looks into them alone.
+//! The server's own jobs look into the tables as they are.
 //!
 //! A list may take long and a point read never does. Point reads have a connection of their own, so
 //! that authentication and readiness do not wait behind lists.
@@ -145,7 +146,8 @@ impl Readers {
         Err(self.memtable.went_back().into())
     }
 
-    async fn run<T, E, F>(&self, read: F) -> Result<T, E>
+    /// Runs `read` on one snapshot, whose tables may lag behind the journal.
+    pub(crate) async fn run<T, E, F>(&self, read: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,

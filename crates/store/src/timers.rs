@@ -3,12 +3,12 @@
 //!
 //! Every timer is a platform's, and kept by its clock, which can be ahead of the server's: moving
 //! the clock changes the platform's row and nothing else (docs/decisions/0013). An index has the
-//! timers of each platform in their order. So the first of each is found by one look, and a
-//! platform that has nothing due costs nothing more.
+//! timers of each platform in their order. Jobs take the due ones from memory ([`due`]).
 
-use std::collections::{BTreeMap, HashSet};
+pub(crate) mod due;
 
-use domain::clock::Ahead;
+use std::collections::BTreeMap;
+
 use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
@@ -17,7 +17,6 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::journal::change_set::{Kind, RowChange, TableChange};
 use crate::reader::View;
-use crate::record::Record as _;
 use crate::sql::{Row, Shape, Value};
 
 /// The job of a timer.
@@ -124,15 +123,7 @@ pub(crate) static TIMERS: Shape =
     Shape::new(23, "timers", &["subject", "kind", "platform", "due_at", "since", "attempts"])
         .with_key(2, 2);
 
-/// The clock of each platform, and its first timer.
-pub(crate) const FIRSTS: &str = "select p.id, p.clock_ahead, \
-    (select min(t.due_at) from timers t where t.platform = p.id) as due_at from platforms p";
-
-/// Timers of a platform that are due by its clock.
-pub(crate) const DUE: &str = "select subject, kind, platform, due_at, since, attempts \
-    from timers where platform = $1 and due_at <= $2 order by due_at limit $3";
-
-/// The same, of the kinds that end something, by the server's clock.
+/// Timers of a platform that are due by the server's clock, of the kinds that end something.
 pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since, attempts \
     from timers where platform = $1 \
     and due_at <= $2 + (select clock_ahead from platforms where id = $1) and kind in \
@@ -143,10 +134,10 @@ pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since
 pub(crate) const DUE_OF_PLATFORM: &str = "select due_at from timers where platform = $1 \
     and due_at <= $2 + (select clock_ahead from platforms where id = $1) limit 1";
 
-/// Timers of a platform that are due behind a time and a subject, in this order.
+/// Timers of a platform that are due behind a time and a subject until another time, in this order.
 pub(crate) const LATER: &str = "select subject, kind, platform, due_at, since, attempts \
-    from timers where platform = $1 and due_at >= $2 and (due_at > $2 or subject > $3) \
-    order by due_at, subject limit $4";
+    from timers where platform = $1 and due_at >= $2 and due_at <= $3 \
+    and (due_at > $2 or subject > $4) order by due_at, subject limit $5";
 
 /// The changes that set timers and take them away. Whether one is there was not read.
 pub(crate) fn changes(
@@ -170,8 +161,6 @@ pub struct Due {
     /// Those of the platform whose first is longest overdue come first; of a platform, the longest
     /// overdue first.
     pub timers: Vec<Timer>,
-    /// Rows that cannot be read; they hold no other timer up.
-    pub unreadable: usize,
     /// Since when the longest overdue is due, by the server's clock.
     pub since: Option<Timestamp>,
 }
@@ -187,84 +176,9 @@ fn read(row: &mut Row) -> Result<Timer, StoreError> {
     })
 }
 
-/// A platform with timers.
-struct First {
-    platform: PlatformId,
-    ahead: Ahead,
-    /// When its first is due, by the server's clock.
-    due_at: Timestamp,
-}
-
 impl View<'_> {
-    /// The platforms with timers, in the order of their first. A row that cannot be read is left
-    /// out.
-    fn firsts(&mut self) -> Result<Vec<First>, StoreError> {
-        let columns = (Platform::TABLE, &["id", "clock_ahead", "due_at"][..]);
-        let read = |row: &mut Row| {
-            let (platform, ahead) = (row.id().ok(), row.int()?);
-            let (ahead, due_at) = (Ahead::from_millis(ahead), row.time_or_null()?);
-            let first = platform.zip(ahead).zip(due_at);
-            Ok(first.map(|((platform, ahead), due_at)| First {
-                platform,
-                ahead,
-                due_at: ahead.on_server(due_at),
-            }))
-        };
-        let firsts = self.connection.all(FIRSTS, &[], columns, read)?;
-        let mut firsts: Vec<_> = firsts.into_iter().flatten().collect();
-        firsts.sort_by_key(|first| first.due_at);
-        Ok(firsts)
-    }
-
-    /// Timers that are due when the server's clock shows `now`, of so many rows at most, but for
-    /// those whose jobs are `under_way`.
-    pub fn due_timers(
-        &mut self,
-        now: Timestamp,
-        limit: u32,
-        under_way: &HashSet<TimerKey>,
-    ) -> Result<Due, StoreError> {
-        let mut firsts = self.firsts()?;
-        firsts.retain(|first| first.due_at <= now);
-        let mut due = Due::default();
-        let mut left = limit as usize;
-        for First { platform, ahead, due_at } in firsts {
-            let mut rows = self.timers_until(platform, ahead.shows(now), left, under_way)?;
-            rows.truncate(left);
-            let since = rows
-                .first()
-                .map(|timer| timer.as_ref().map_or(due_at, |timer| ahead.on_server(timer.due_at)));
-            due.since = due.since.into_iter().chain(since).min();
-            left -= rows.len();
-            due.unreadable += rows.iter().filter(|timer| timer.is_none()).count();
-            due.timers.extend(rows.into_iter().flatten());
-            if left == 0 {
-                break;
-            }
-        }
-        Ok(due)
-    }
-
-    /// The timers of a platform that are due at a time by its clock but for those `under_way`, so
-    /// many at least if there are; nothing for a row that cannot be read.
-    fn timers_until(
-        &mut self,
-        platform: PlatformId,
-        until: Timestamp,
-        limit: usize,
-        under_way: &HashSet<TimerKey>,
-    ) -> Result<Vec<Option<Timer>>, StoreError> {
-        let limit = u32::try_from(limit.saturating_add(under_way.len())).unwrap_or(u32::MAX);
-        let parameters = [platform.into(), until.into(), limit.into()];
-        let columns = (TIMERS.table, TIMERS.columns);
-        let mut rows = self.connection.all(DUE, &parameters, columns, |row| Ok(read(row).ok()))?;
-        let is_free = |timer: &Timer| !under_way.contains(&timer.key());
-        rows.retain(|timer| timer.as_ref().is_none_or(is_free));
-        Ok(rows)
-    }
-
     /// Timers of a platform that are due when the server's clock shows `now` and end something, of
-    /// so many rows at most. Rows that cannot be read are left to the jobs.
+    /// so many rows at most. Rows that cannot be read are left out.
     pub fn due_ends(
         &mut self,
         platform: PlatformId,
@@ -285,41 +199,24 @@ impl View<'_> {
         Ok(due.is_some())
     }
 
-    /// When the next timer is due by the server's clock, if there is one besides those whose jobs
-    /// are `under_way`.
-    pub fn next_due(
-        &mut self,
-        under_way: &HashSet<TimerKey>,
-    ) -> Result<Option<Timestamp>, StoreError> {
-        let firsts = self.firsts()?;
-        if under_way.is_empty() {
-            return Ok(firsts.first().map(|first| first.due_at));
-        }
-        let (mut next, end) = (None, Timestamp::from_millis(i64::MAX));
-        for First { platform, ahead, due_at } in firsts {
-            if next.is_some_and(|next| next <= due_at) {
-                break;
-            }
-            let rows = self.timers_until(platform, end, 1, under_way)?;
-            let first = rows
-                .first()
-                .map(|timer| timer.as_ref().map_or(due_at, |timer| ahead.on_server(timer.due_at)));
-            next = next.into_iter().chain(first).min();
-        }
-        Ok(next)
-    }
-
-    /// Timers of a platform that are due behind a time, by its clock, and a subject, up to a limit.
-    /// Rows that cannot be read are left to the jobs.
+    /// Timers of a platform that are due behind a time, by its clock, and a subject, until another
+    /// time, up to a limit. Rows that cannot be read are logged and left out.
     pub fn later_timers(
         &mut self,
         platform: PlatformId,
         (due_at, subject): (Timestamp, Uuid),
+        until: Timestamp,
         limit: u32,
     ) -> Result<Vec<Timer>, StoreError> {
-        let parameters = [platform.into(), due_at.into(), subject.into(), limit.into()];
+        let parameters =
+            [platform.into(), due_at.into(), until.into(), subject.into(), limit.into()];
         let columns = (TIMERS.table, TIMERS.columns);
         let later = self.connection.all(LATER, &parameters, columns, |row| Ok(read(row).ok()))?;
-        Ok(later.into_iter().flatten().collect())
+        let (count, later) = (later.len(), later.into_iter().flatten().collect::<Vec<_>>());
+        let unreadable = count - later.len();
+        if unreadable > 0 {
+            tracing::error!(rows = unreadable, %platform, "timers cannot be read: run verify");
+        }
+        Ok(later)
     }
 }

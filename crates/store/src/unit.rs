@@ -24,6 +24,7 @@ use domain::uma_peer::UmaPeer;
 use uuid::Uuid;
 
 use crate::books::{self, PostingRow, Postings};
+use crate::committed_deliveries::Committed;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::events::Outbox;
@@ -49,6 +50,8 @@ pub(crate) struct Changes {
     events: Vec<RowChange>,
     /// Events that are approval requests.
     approval_requests: Vec<Event>,
+    /// Deliveries that are added, with their events and the revision of their outbox.
+    deliveries: Vec<Committed>,
     pub(crate) timers: BTreeMap<TimerKey, Option<Timer>>,
     /// Owners whose data keys are erased.
     erased: BTreeSet<Uuid>,
@@ -58,6 +61,7 @@ impl Changes {
     fn merge(&mut self, newer: Self) {
         self.tables.merge(newer.tables);
         self.approval_requests.extend(newer.approval_requests);
+        self.deliveries.extend(newer.deliveries);
         self.timers.extend(newer.timers);
         self.erased.extend(newer.erased);
     }
@@ -73,11 +77,15 @@ impl Changes {
 
     /// Takes out the wake-ups, which are published after the commit.
     pub(crate) fn take_wake_ups(&mut self) -> WakeUps {
+        // A platform that never had an endpoint has no deliveries.
+        let outboxes = self.tables.outboxes.rows().filter(|outbox| outbox.revision > 0);
+        let outboxes = outboxes.map(|outbox| Committed::Outbox(outbox.platform, outbox.revision));
+        self.deliveries.extend(outboxes);
         WakeUps {
             approval_requests: std::mem::take(&mut self.approval_requests),
+            deliveries: std::mem::take(&mut self.deliveries),
             // Timers come nearer when a platform's clock is moved.
             timers: !self.tables.platforms.is_empty() || self.timers.values().any(Option::is_some),
-            events: !self.tables.outboxes.is_empty(),
             callers: !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty(),
         }
     }
@@ -111,8 +119,8 @@ pub(crate) struct WakeUps {
     pub(crate) approval_requests: Vec<Event>,
     /// Whether it sets a timer, or may have brought some nearer.
     pub(crate) timers: bool,
-    /// Whether there is an event to deliver.
-    pub(crate) events: bool,
+    /// Deliveries and outboxes, for the webhook worker.
+    pub(crate) deliveries: Vec<Committed>,
     /// Whether it may change the rights of a caller.
     pub(crate) callers: bool,
 }
@@ -426,6 +434,11 @@ impl Unit<'_, '_> {
 
     pub(crate) fn push_event(&mut self, change: RowChange) {
         self.local.events.push(change);
+    }
+
+    /// Hands a new delivery to the webhook worker once this is committed.
+    pub(crate) fn push_delivery(&mut self, delivery: Delivery, event: Event, revision: i64) {
+        self.local.deliveries.push(Committed::Delivery(delivery, event, revision));
     }
 
     /// Has this server send an approval request once this is committed.

@@ -39,7 +39,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = dispatcher.attempted(), if is_ours => {}
-                () = app.store().events_added().notified(), if is_ours => {}
+                () = app.store().committed_deliveries().added().notified(), if is_ours => {}
             }
         };
         // Being woken and having slept enough mean the same: read again.

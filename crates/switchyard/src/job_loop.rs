@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use service::{App, jobs};
-use store::error::StoreError;
 use tokio_util::sync::CancellationToken;
 
 /// The longest sleep: timers that another process has set, such as an operator's command, are found
@@ -35,10 +34,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
             // A failed job is due again later; if not even that could be stored, it is due now.
             Ok(step) if step.failed > 0 && step.done == 0 => FAILURE_PAUSE,
             Ok(step) if step.done > 0 || step.more => continue,
-            Ok(_) => match until_next(&app).await {
-                Ok(pause) => pause,
-                Err(error) => failed(&error),
-            },
+            Ok(_) => until_next(&app),
             Err(error) => failed(&error),
         };
         let woken = async {
@@ -64,10 +60,10 @@ fn failed(error: &dyn std::fmt::Display) -> Duration {
 }
 
 /// How long nothing is due.
-async fn until_next(app: &App) -> Result<Duration, StoreError> {
-    let next = jobs::next_due(app).await?;
+fn until_next(app: &App) -> Duration {
+    let next = jobs::next_due(app);
     let millis = next.map(|next| next.millis().saturating_sub(app.server_now().millis()).max(0));
     let until = millis.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
     let longest = if app.env().shares_database { SHARED_SLEEP_MAX } else { SLEEP_MAX };
-    Ok(until.map_or(longest, |until| until.min(longest)))
+    until.map_or(longest, |until| until.min(longest))
 }

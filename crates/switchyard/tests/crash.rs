@@ -6,11 +6,12 @@
 //! everything that was under way has settled.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance};
 use testbed::postgres::Database;
-use testbed::recorder::{Api, Load, Recorder, within_deadline};
+use testbed::recorder::{Api, Load, Recorder, http, within_deadline};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
 
@@ -204,11 +205,18 @@ const LATE_AFTER_SECONDS: f64 = 5.0;
 async fn tables_stand_still(server: &Instance, recorder: &Recorder, why: &str) -> Result<()> {
     let ask = async |path: &str| -> Result<(u16, String)> {
         let url = format!("{}{path}", server.base());
-        let client = reqwest::Client::new();
+        let client = http(Duration::from_secs(20))?;
         let answer = client.get(url).basic_auth(CLIENT_ID, Some(CLIENT_SECRET)).send().await?;
         Ok((answer.status().as_u16(), answer.text().await?))
     };
-    recorder.ask(&recorder.transfer(format!("before {why}"))).await?;
+    let (_, payment) = recorder.ask(&recorder.transfer(format!("before {why}"))).await?;
+    let payment: serde_json::Value = serde_json::from_slice(&payment)?;
+    let id = payment["id"].as_str().unwrap_or_default().to_owned();
+    let is_settled = async || {
+        let payment = recorder.api().get(&format!("/transactions/{id}")).await?;
+        Ok(payment["status"] == "COMPLETED")
+    };
+    within_deadline("payments settle", is_settled).await?;
     let is_late = async || {
         let (status, body) = ask("/readyz").await?;
         Ok(status == 503 && body.contains("s behind the journal") && body.contains(why))

@@ -241,9 +241,8 @@ impl Server {
                 return;
             }
             let now = self.app.server_now();
-            let due =
-                self.app.store().read(move |view| view.due_timers(now, 1, &HashSet::new())).await;
-            if due.map_err(Error::Store).expect("a read").timers.is_empty() {
+            let due = self.app.store().due_timers(now, 1, &HashSet::new()).await;
+            if due.expect("a read").timers.is_empty() {
                 return;
             }
         }

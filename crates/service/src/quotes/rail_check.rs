@@ -9,7 +9,6 @@ use domain::quote::Quote;
 use domain::time::Timestamp;
 use domain::transaction::{AccountRef, RailRequest};
 use ports::rail::{Cause, Flow, Instruction, Party, RailFailure};
-use store::reader::View;
 
 use super::To;
 use crate::app::App;
@@ -44,14 +43,13 @@ pub(super) async fn ask_before(
         Known::Leaves(_, source) => source.external(),
         Known::Arrives(_) => None,
     };
-    let read = move |view: &mut View<'_>| {
-        let mut account = |id: Option<ExternalAccountId>| {
-            Ok::<_, Error>(id.map(|id| view.get::<ExternalAccount>(&id)).transpose()?.flatten())
-        };
-        let (account, source) = (account(id)?, account(pulled)?);
-        Ok::<_, Error>((account, source, view.get::<Platform>(&platform)?))
+    let account = async |id: Option<ExternalAccountId>| match id {
+        Some(id) => app.store().get::<ExternalAccount>(id).await,
+        None => Ok(None),
     };
-    let (account, source, platform) = app.store().read(read).await?;
+    let platform = app.store().get::<Platform>(platform);
+    let found = tokio::try_join!(account(id), account(pulled), platform);
+    let (account, source, platform) = found.map_err(Error::Store)?;
     let Some(platform) = platform else { return Ok(None) };
     let account = account.filter(|account| account.platform == platform.id);
     let (info, currency) = match (to, &account) {

@@ -324,10 +324,10 @@ async fn read(app: &App, token: &str, body: &[u8]) -> Result<Read, Refusal> {
     let callback = Callback::open(app, token).ok_or_else(unknown)?;
     let request = PayRequest::read(body)?;
     let (platform, customer) = (callback.platform, callback.customer);
-    let found = app.store().read(move |view| {
-        Ok::<_, Error>((view.get::<Platform>(&platform)?, view.get::<Customer>(&customer)?))
-    });
-    let (Some(platform), Some(customer)) = found.await.map_err(|error| failed(&error))? else {
+    let store = app.store();
+    let found = tokio::try_join!(store.get::<Platform>(platform), store.get::<Customer>(customer));
+    let found = found.map_err(|error| failed(&Error::Store(error)))?;
+    let (Some(platform), Some(customer)) = found else {
         return Err(unknown());
     };
     let code = ErrorCode::ParsePayreqRequestError;

@@ -1,11 +1,12 @@
 //! The webhook worker (contract 7.4; reliability 5.2): it delivers what is in the outbox.
 //!
-//! Each event has a row in `deliveries`, committed with it. The leader reads those that are due,
-//! attempts them, and writes the outcomes of many attempts in one unit of work. An outcome that was
+//! Each event has a row in `deliveries`, committed with it. The leader attempts those that are due,
+//! and writes the outcomes of many attempts in one unit of work. It takes them from memory as they
+//! are committed, for an endpoint that keeps up, and from the table otherwise. An outcome that was
 //! not written when the process died is attempted again: at least once. No loop and no sleep is
 //! here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +16,10 @@ use domain::delivery::{Delivery, Plan, Status, Verdict};
 use domain::id::{DeliveryId, PlatformId};
 use domain::platform::Platform;
 use domain::time::Timestamp;
+use store::committed_deliveries::Committed;
 use store::events::{Endpoint, Outbox};
 use store::origin::Actor;
-use store::outbox::{Due, DueBy};
+use store::outbox::{Due, DueBy, DueDeliveries};
 use store::unit::Unit;
 use tokio::task::JoinSet;
 
@@ -34,6 +36,12 @@ const WRITTEN_WITHIN: i64 = 100;
 
 /// Changes that are written in one unit of work.
 const WRITTEN_MAX: usize = 1_024;
+
+/// How often the tables are read for what other processes have committed.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// The same where other servers commit all the time.
+const SHARED_READ_EVERY: Duration = Duration::from_millis(50);
 
 /// How often the backlog is counted.
 const MEASURED_EVERY: Duration = Duration::from_secs(10);
@@ -58,6 +66,10 @@ pub struct Dispatcher {
     /// Changes that could not be written yet, oldest first.
     unwritten: Vec<Change>,
     measured_at: Option<Duration>,
+    /// When the tables were read last, if nothing was missed since.
+    read_at: Option<Duration>,
+    /// The revision of each outbox then.
+    revisions: HashMap<PlatformId, i64>,
     /// The server's clock at the last step.
     seen_at: Option<Timestamp>,
     /// Whether no attempt is begun any more.
@@ -74,6 +86,8 @@ impl Dispatcher {
             attempts: JoinSet::new(),
             unwritten: Vec::new(),
             measured_at: None,
+            read_at: None,
+            revisions: HashMap::new(),
             seen_at: None,
             is_stopped: false,
         }
@@ -112,6 +126,7 @@ impl Dispatcher {
             self.forget();
             self.leadership = Some(leadership);
         }
+        self.take_committed();
         while let Some(ended) = self.attempts.try_join_next() {
             if let Ok(ended) = ended {
                 self.ended(ended);
@@ -123,17 +138,69 @@ impl Dispatcher {
             self.forget();
         }
         written?;
-        let due = self.meanwhile(app.store().read(|view| view.due())).await;
-        let due = due.map_err(Error::Store)?;
-        for due in &due {
-            self.refresh(due).await?;
-        }
+        let due = match self.is_read_due() {
+            true => self.read_due().await?,
+            false => Vec::new(),
+        };
         self.measure().await?;
         let more = self
             .queues
             .values()
             .any(|queue| !queue.changes.is_empty() || (!self.is_stopped && queue.is_busy()));
         Ok(Step { is_ours: true, more, next: self.next_at(&due) })
+    }
+
+    /// Takes deliveries that were committed since the last step.
+    fn take_committed(&mut self) {
+        let Some(committed) = self.app.store().committed_deliveries().take() else {
+            // Some were dropped, of whatever platform.
+            self.queues.values_mut().for_each(|queue| queue.is_current = false);
+            self.read_at = None;
+            return;
+        };
+        let (mut taken, mut is_missed) = (BTreeSet::new(), false);
+        for committed in committed {
+            let is_known = match committed {
+                Committed::Delivery(delivery, event, revision) => {
+                    let id = event.platform;
+                    self.queues.get_mut(&id).is_some_and(|queue| {
+                        taken.insert(id);
+                        let now = self.app.now(queue.platform.ahead);
+                        queue.take(delivery, event, revision, now)
+                    })
+                }
+                Committed::Outbox(id, revision) => self.revisions.get(&id) == Some(&revision),
+            };
+            is_missed |= !is_known;
+        }
+        if is_missed {
+            self.read_at = None;
+        }
+        taken.into_iter().for_each(|id| self.begin(id));
+    }
+
+    /// Whether the tables are to be read.
+    fn is_read_due(&self) -> bool {
+        let every = match self.app.env().shares_database {
+            true => SHARED_READ_EVERY,
+            false => READ_EVERY,
+        };
+        let uptime = self.app.uptime();
+        let is_current = self.queues.values().all(|queue| queue.is_current);
+        !is_current || self.read_at.is_none_or(|at| uptime >= at.saturating_add(every))
+    }
+
+    /// Brings all queues up to date.
+    async fn read_due(&mut self) -> Result<Vec<Due>, Error> {
+        let (app, uptime) = (self.app.clone(), self.app.uptime());
+        let due = self.meanwhile(app.store().read(|view| view.due())).await;
+        let due = due.map_err(Error::Store)?;
+        for due in &due {
+            self.refresh(due).await?;
+        }
+        let outboxes = due.iter().map(|due| (due.outbox.platform, due.outbox.revision));
+        (self.read_at, self.revisions) = (Some(uptime), outboxes.collect());
+        Ok(due)
     }
 
     /// Begins nothing any more. The next step writes every outcome.
@@ -160,6 +227,7 @@ impl Dispatcher {
     fn forget(&mut self) {
         self.leadership = None;
         self.queues.clear();
+        self.read_at = None;
         self.unwritten.clear();
         self.attempts.abort_all();
         self.attempts = JoinSet::new();
@@ -265,15 +333,18 @@ impl Dispatcher {
         let is_due = next_at.is_some_and(|next_at| next_at <= now || untouched_since.is_some());
         let Some(limit) = queue.reads(now).filter(|_| is_due && !self.is_stopped) else {
             queue.has_more &= is_due && !queue.pace.is_paused(now);
+            queue.is_current = next_at.is_none() && !queue.is_gone;
             return Ok(());
         };
         let (limit, known) = (u32::try_from(limit).unwrap_or(u32::MAX), queue.known.clone());
         let by = DueBy { now, untouched_since };
         let found = app.store().read(move |view| view.due_deliveries(id, by, &known, limit));
-        let (found, has_more) = self.meanwhile(found).await.map_err(Error::Store)?;
+        let found = self.meanwhile(found).await.map_err(Error::Store)?;
+        let DueDeliveries { deliveries, has_more, has_later } = found;
         let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
         queue.has_more = has_more;
-        let is_any_attempted = queue.accept(found, now);
+        queue.is_current = !has_more && !has_later && !queue.is_gone;
+        let is_any_attempted = queue.accept(deliveries, now);
         if queue.recovered_at == untouched_since && !(has_more && is_any_attempted) {
             queue.recovered_at = None;
         }
@@ -308,7 +379,8 @@ impl Dispatcher {
             .collect();
         for platform in changed {
             let app = self.app.clone();
-            let waiting = self.meanwhile(app.store().read(move |view| view.backlog_of(platform)));
+            let waiting =
+                self.meanwhile(app.store().read_lagging(move |view| view.backlog_of(platform)));
             let waiting = waiting.await.map_err(Error::Store)?;
             let Some(queue) = self.queues.get_mut(&platform) else { continue };
             queue.is_logged_failing = queue.pace.is_worth_a_line();
@@ -329,7 +401,7 @@ impl Dispatcher {
         }
         self.measured_at = Some(uptime);
         let app = self.app.clone();
-        let found = self.meanwhile(app.store().read(|view| view.backlog())).await;
+        let found = self.meanwhile(app.store().read_lagging(|view| view.backlog())).await;
         let (count, oldest) = found.map_err(Error::Store)?;
         let age = oldest.map_or(0, |at| now.millis().saturating_sub(at.millis()).max(0));
         metrics::gauge!("switchyard_webhook_pending").set(count as f64);

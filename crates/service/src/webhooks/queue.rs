@@ -24,6 +24,10 @@ const LOADED_ENOUGH: usize = 256;
 /// Deliveries that are read at once.
 const READ_MAX: usize = 512;
 
+/// Deliveries of one platform in memory with which none are taken from commits: the tables have
+/// them.
+const TAKEN_MAX: usize = 2_048;
+
 /// Changes that are worth a commit of their own.
 const CHANGES_ENOUGH: usize = 256;
 
@@ -105,6 +109,9 @@ pub(super) struct Queue {
     pub(super) is_gone: bool,
     /// Whether the last read found as much as it may.
     pub(super) has_more: bool,
+    /// Whether every pending delivery is here, or was committed since the last read: those that are
+    /// committed are taken without a read.
+    pub(super) is_current: bool,
     pub(super) pace: Pace,
     /// Since when the endpoint is back, until everything that waited for it was read.
     pub(super) recovered_at: Option<Timestamp>,
@@ -127,6 +134,7 @@ impl Queue {
             revision,
             is_gone: false,
             has_more: false,
+            is_current: false,
             pace: Pace::new(),
             recovered_at: None,
             is_logged_failing: false,
@@ -156,6 +164,12 @@ impl Queue {
     }
 
     fn change(&mut self, delivery: &Delivery, what: What, at: Timestamp) {
+        // The table alone knows of it once this is written, and those behind it wait for it.
+        let is_later = match &what {
+            What::Happened(delivery::Event::Failed(..)) | What::Rescheduled(_) => true,
+            What::Happened(_) => false,
+        };
+        self.is_current &= !is_later;
         let draft = delivery.draft();
         let (platform, id, ordinal, resource) =
             (draft.platform, draft.id, draft.ordinal, draft.resource);
@@ -172,6 +186,22 @@ impl Queue {
             Plan::Retried | Plan::Once => delivery::Event::GivenUp(None),
         };
         self.change(delivery, What::Happened(event), now);
+    }
+
+    /// Takes a delivery that was committed. Whether it could: if not, the tables are to be read.
+    pub(super) fn take(
+        &mut self,
+        delivery: Delivery,
+        event: Event,
+        revision: i64,
+        now: Timestamp,
+    ) -> bool {
+        self.is_current &= revision == self.revision && self.known.len() < TAKEN_MAX;
+        if self.is_current {
+            let event = Some(event);
+            self.accept(vec![DueDelivery { delivery, predecessor: None, event }], now);
+        }
+        self.is_current
     }
 
     /// Takes deliveries that were read, in the order in which they are due. Whether one of them is
@@ -304,7 +334,7 @@ impl Queue {
 
     /// Drops everything that waits: the endpoint wants nothing any more.
     pub(super) fn close(&mut self) {
-        self.is_gone = true;
+        (self.is_gone, self.is_current) = (true, false);
         self.ready.clear();
         for resource in self.resources.values_mut() {
             for loaded in std::mem::take(&mut resource.waiting) {
@@ -317,7 +347,7 @@ impl Queue {
     /// The endpoint was set, or a client wants something to be sent: it is attempted at once.
     pub(super) fn changed(&mut self, platform: Arc<Platform>, signer: Arc<Signer>, revision: i64) {
         (self.platform, self.signer, self.revision) = (platform, signer, revision);
-        self.is_gone = false;
+        (self.is_gone, self.is_current) = (false, false);
         (self.pace, self.recovered_at) = (Pace::new(), None);
     }
 

@@ -6,14 +6,14 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::{Generation, Memtable};
+use super::{Generation, Memtable, now};
 use crate::catalogue;
 use crate::error::StoreError;
 use crate::journal::change_set::{Kind, TableChange};
@@ -26,6 +26,10 @@ use crate::sql::{Connection, Value};
 /// How long a read waits for the tables to follow: longer than the circuit breaker takes to notice
 /// a database that hangs. A step of the projector takes some tenths of a second at most.
 const WAIT_MAX: Duration = Duration::from_secs(4);
+
+/// How long after the beginning of a step of the projector the next one begins, if no list waits
+/// and no generation is full. A record that changes meanwhile is written once.
+const STEP_EVERY: Duration = Duration::from_millis(250);
 
 /// From when on tables that lag are late: lists have waited in vain by then.
 const LATE_AFTER: Duration = Duration::from_secs(5);
@@ -79,6 +83,10 @@ pub fn size(key: &RecordKey, values: Option<&Values>) -> usize {
 struct State {
     chain: Chain,
     memtable: Memtable<RecordKey, Values>,
+    /// The last row that a list waits for.
+    wanted: u64,
+    /// When the projector's last step began.
+    stepped_at: Option<Instant>,
     /// Why the last step of the projector failed, if it did.
     fault: Option<String>,
     /// Whether the tables were found to have gone back.
@@ -94,6 +102,18 @@ impl State {
     /// Whether there is something to project.
     fn has_work(&self) -> bool {
         self.memtable.end() != self.memtable.base()
+    }
+
+    /// How long the next step of the projector has time; nothing if there is nothing to do.
+    fn until_step(&self) -> Option<Duration> {
+        if !self.has_work() {
+            return None;
+        }
+        let is_urgent = self.is_closed
+            || self.memtable.sealed().is_some()
+            || self.wanted > self.memtable.base().seq;
+        let since = self.stepped_at.filter(|_| !is_urgent);
+        Some(since.map_or(Duration::ZERO, |at| STEP_EVERY.saturating_sub(at.elapsed())))
     }
 
     /// The record of a key, as [`SharedMemtable::get`] gives it.
@@ -113,6 +133,19 @@ pub struct SharedMemtable {
     projected: watch::Sender<Projected>,
     /// Has the writer run a batch, before which it begins anew.
     begin_anew: OnceLock<BeginAnew>,
+    follower: OnceLock<Arc<dyn Follower>>,
+}
+
+/// The records of a row, as the memtable takes them.
+pub type Published = (RecordKey, Option<Values>);
+
+/// A memory of some records that follows the memtable row by row.
+pub trait Follower: Send + Sync {
+    /// Takes the records of the next row.
+    fn publish(&self, records: &[Published]);
+
+    /// Forgets everything: rows were skipped.
+    fn forget(&self);
 }
 
 /// The finds of a look into the memtable, all of one moment.
@@ -208,6 +241,8 @@ impl SharedMemtable {
         let state = State {
             chain,
             memtable,
+            wanted: 0,
+            stepped_at: None,
             fault: None,
             is_lost: false,
             is_full: false,
@@ -215,8 +250,9 @@ impl SharedMemtable {
             is_closed: false,
         };
         let (state, work, unpinned) = (Mutex::new(state), Condvar::new(), Condvar::new());
-        let (projected, begin_anew) = (watch::Sender::new(projected), OnceLock::new());
-        let opened = Self { database, state, work, unpinned, projected, begin_anew };
+        let projected = watch::Sender::new(projected);
+        let (begin_anew, follower) = (OnceLock::new(), OnceLock::new());
+        let opened = Self { database, state, work, unpinned, projected, begin_anew, follower };
         Ok((opened, is_whole))
     }
 
@@ -247,6 +283,9 @@ impl SharedMemtable {
         let changes = changes.collect::<Result<Vec<_>, _>>()?;
         let mut state = self.state();
         if before == state.chain.end() {
+            if let Some(follower) = self.follower.get() {
+                follower.publish(&changes);
+            }
             state.chain = chain;
             state.memtable.publish(chain.end(), changes);
             self.work.notify_one();
@@ -291,6 +330,7 @@ impl SharedMemtable {
         // older snapshot, nothing is passed over.
         if applied.seq > state.chain.end().seq && !state.is_pinned {
             state.memtable.restart(applied);
+            self.forget_followed();
             state.chain = chain;
             self.projected.send_modify(|projected| projected.seq = applied.seq);
         }
@@ -312,6 +352,7 @@ impl SharedMemtable {
             // At once: a reader must not find it half full.
             let mut state = self.state();
             (state.chain, state.memtable, state.is_lost) = (chain, memtable, false);
+            self.forget_followed();
             self.work.notify_one();
         }
         self.projected.send_modify(|projected| {
@@ -358,9 +399,26 @@ impl SharedMemtable {
         self.unpinned.notify_all();
     }
 
-    /// Waits until the tables follow the journal up to a row, or it began anew.
+    /// Sets the follower, before anything is published.
+    pub fn followed_by(&self, follower: Arc<dyn Follower>) {
+        // It is set once, by the store of this process.
+        let _ = self.follower.set(follower);
+    }
+
+    fn forget_followed(&self) {
+        if let Some(follower) = self.follower.get() {
+            follower.forget();
+        }
+    }
+
+    /// Has the tables follow the journal up to a row, and waits until they do, or it began anew.
     pub async fn follow(&self, seq: u64) -> Result<(), StoreError> {
         let before = self.restarts();
+        {
+            let mut state = self.state();
+            state.wanted = state.wanted.max(seq);
+            self.work.notify_one();
+        }
         self.wait_for(|now| now.seq >= seq || now.restarts != before).await
     }
 
@@ -427,15 +485,21 @@ impl SharedMemtable {
         Some((state.memtable.base(), sealed))
     }
 
-    /// Waits until there is something to project, or for so long; false once it is closed and
+    /// Waits until a step of the projector is to begin, or for so long; false once it is closed and
     /// everything is projected.
     pub fn wait(&self, max: Option<Duration>) -> bool {
-        let mut state = self.state();
-        let is_idle = |state: &mut State| !state.has_work() && !state.is_closed;
-        match max {
-            Some(max) => drop(self.work.wait_while_for(&mut state, is_idle, max)),
-            None => self.work.wait_while(&mut state, is_idle),
+        let (mut state, begin) = (self.state(), now());
+        loop {
+            let until_step = state.until_step();
+            let left = max.map(|max| max.saturating_sub(begin.elapsed()));
+            match [until_step, left].into_iter().flatten().min() {
+                Some(Duration::ZERO) => break,
+                Some(pause) => drop(self.work.wait_for(&mut state, pause)),
+                None if state.is_closed => break,
+                None => self.work.wait(&mut state),
+            }
         }
+        state.stepped_at = Some(now());
         state.has_work() || !state.is_closed
     }
 

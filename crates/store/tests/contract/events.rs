@@ -73,11 +73,12 @@ pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
         opened
             .read(move |view| {
                 let found = view.due_deliveries(platform, by, &HashSet::new(), limit)?;
-                assert_eq!(found.1, found.0.len() == limit as usize);
-                let known = found.0.iter().map(|it| it.delivery.draft().ordinal).collect();
+                let deliveries = found.deliveries;
+                assert_eq!(found.has_more, deliveries.len() == limit as usize);
+                let known = deliveries.iter().map(|it| it.delivery.draft().ordinal).collect();
                 let again = view.due_deliveries(platform, by, &known, limit)?;
-                assert_eq!((again.0.len(), again.1), (0, found.1));
-                Ok(found.0)
+                assert_eq!((again.deliveries.len(), again.has_more), (0, found.has_more));
+                Ok(deliveries)
             })
             .await
     };
@@ -221,7 +222,7 @@ pub async fn an_event_about_an_erased_person_comes_with_another_body<P: Provider
         opened
             .read(move |view| {
                 let by = DueBy { now: at(10), untouched_since: None };
-                let due = view.due_deliveries(platform, by, &HashSet::new(), 9)?.0;
+                let due = view.due_deliveries(platform, by, &HashSet::new(), 9)?.deliveries;
                 let due: Vec<_> = due.into_iter().map(|it| it.event.unwrap().body).collect();
                 let feed = view.feed(platform, 0, None, 9)?;
                 let second = view.event(Place { platform, ordinal: 2 })?.unwrap();

@@ -159,11 +159,12 @@ impl Model {
         let read = store.read(|view| {
             let customers = view.customers(platform_id(1), &CustomerFilter::default(), ALL)?;
             let payments = view.transactions(platform_id(1), &TransactionFilter::default(), ALL)?;
-            let due = view.due_timers(at(1_000), u32::MAX, &HashSet::new())?;
             let account = view.ledger_account(&account())?;
-            Ok::<_, Refused>((customers.rows, payments.rows, due.timers, account))
+            Ok::<_, Refused>((customers.rows, payments.rows, account))
         });
-        let (customers, payments, timers, account) = read.await.unwrap();
+        let (customers, payments, account) = read.await.unwrap();
+        let due = store.due_timers(at(1_000), usize::MAX, &HashSet::new()).await.unwrap();
+        let timers = due.timers;
         let customers: BTreeMap<_, _> =
             customers.iter().map(|it| (it.id, it.platform_customer_id.clone())).collect();
         let expected: BTreeMap<_, _> = self
