@@ -10,10 +10,11 @@ use uuid::Uuid;
 use crate::catalogue;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
+use crate::journal::End;
 use crate::journal::change_set::{self, ChangeSet, TableChange};
 use crate::journal::tail::{self, Rows, Tail};
 use crate::keyring::Keyring;
-use crate::origin::Origin;
+use crate::origin::{Actor, Origin};
 use crate::outcome::settle;
 use crate::sql::{Connection, Value};
 
@@ -94,6 +95,30 @@ pub(crate) fn keep_in<E: From<StoreError>>(
             Err(error)
         }
     }
+}
+
+/// Whether a journal is another one, which ends in `end`, with a single row more, which says that a
+/// command did something to the whole database: it was done, and nothing was changed since.
+pub(crate) fn ends_with(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    end: End,
+    command: &str,
+) -> Result<bool, StoreError> {
+    let is_next = tail::end(connection)?.seq == end.seq + 1 && tail::has(connection, end)?;
+    if !is_next || !engine::compare_key(connection, keyring)? {
+        return Ok(false);
+    }
+    let mut is_said = false;
+    tail::each(connection, keyring, Rows::behind(end.seq), &mut |_, sets| {
+        is_said = matches!(
+            &sets[..],
+            [ChangeSet { actor: Actor::Operator { command: said, .. }, rows, .. }]
+                if said == command && rows.is_empty()
+        );
+        Ok(())
+    })?;
+    Ok(is_said)
 }
 
 /// Reads the journal since a time, and hands over each unit of work that changed an object, or was

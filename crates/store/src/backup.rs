@@ -11,6 +11,7 @@ use std::path::Path;
 use domain::time::Timestamp;
 use rusqlite::backup::{Backup, StepResult};
 
+use crate::audit;
 use crate::catalogue::{self, Chunk};
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
@@ -18,6 +19,7 @@ use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::leases::Lease;
 use crate::migrate::{self, TRACKS, Track};
+use crate::origin::Origin;
 use crate::projector;
 use crate::record::Record as _;
 use crate::server_key::{self, Key};
@@ -211,6 +213,27 @@ pub fn bring_up_to_date(path: &Path) -> Result<(), StoreError> {
     migrated(path, &TRACKS)
 }
 
+/// Keeps in the journal of a copy who makes a database of it.
+pub fn keep_origin(path: &Path, keyring: &Keyring, origin: Origin) -> Result<(), StoreError> {
+    let mut copy = Sqlite::open(path, Access::Write)?;
+    if tail::database(&mut copy)?.is_none() {
+        // There is nothing in it, which `verify` says.
+        return Ok(());
+    }
+    audit::keep_in(&mut copy, keyring, origin, |_| Ok(()))
+}
+
+/// Whether a database was made of a copy by a command, and nothing was changed in it since.
+pub fn is_made_of(
+    database: &Path,
+    copy: &Path,
+    keyring: &Keyring,
+    command: &str,
+) -> Result<bool, StoreError> {
+    let end = tail::end(&mut file::open_to_read(copy)?)?;
+    audit::ends_with(&mut file::open_to_read(database)?, keyring, end, command)
+}
+
 /// Lets the tables of a copy follow its journal to the end.
 pub fn project(path: &Path, keyring: &Keyring) -> Result<(), StoreError> {
     let mut copy = Sqlite::open(path, Access::Write)?;
@@ -234,7 +257,7 @@ pub fn reseal(path: &Path, old: &Key, new: &Key) -> Result<(), StoreError> {
 }
 
 /// Leaves a copy as one file that is on the disk.
-fn finish(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn finish(path: &Path) -> Result<(), StoreError> {
     without_log(path)?;
     let file = OpenOptions::new().write(true).open(path).map_err(unwritable)?;
     file.sync_all().map_err(unwritable)

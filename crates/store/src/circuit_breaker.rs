@@ -146,7 +146,11 @@ impl Prober {
         let was_incomplete = self.is_incomplete.swap(is_incomplete, Ordering::AcqRel);
         match looked {
             Err(error) if !was_incomplete => {
-                tracing::error!(%error, "the database lacks a table or a column: restore it");
+                tracing::error!(
+                    %error,
+                    "the database lacks a table or a column: restore it, or stop every server and \
+                     run switchyard rebuild"
+                );
             }
             Ok(()) if was_incomplete => tracing::info!("the database has all its tables again"),
             Ok(()) | Err(_) => {}

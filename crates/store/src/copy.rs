@@ -25,6 +25,7 @@ use crate::server_key;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write, transaction};
 use crate::verify::{self, Report};
 
+use self::proof::Last;
 pub use self::proof::{AccountProof, Contents, Proof, TableProof};
 
 /// Why nothing was moved, or not all.
@@ -63,6 +64,8 @@ pub enum Step {
         /// How many.
         rows: u64,
     },
+    /// An earlier copy was finished, and is proven again.
+    FoundDone,
     /// An earlier copy was of another source, or of another state of it: its rows are removed.
     StartingOver,
     /// A chunk of rows was committed, or a table is empty.
@@ -86,6 +89,9 @@ pub enum Step {
     /// The target is verified.
     CheckingTarget,
 }
+
+/// The command that moves a database, as the target's journal names it.
+pub const COMMAND: &str = "migrate";
 
 const REPLACE_MARK: &str = "update meta set value = $1 where name = $2 and value = $3";
 const DROP_MARK: &str = "delete from meta where name = $1 and value = $2";
@@ -129,7 +135,18 @@ pub fn copy(
     if !report.is_sound() {
         return Err(CopyError::SourceUnsound(Box::new(report)));
     }
-    let mut copying = Copying::start(source, target.whole(keyring)?, on_step)?;
+    let mut opened = target.whole(keyring)?;
+    if is_done(source, &mut *opened, keyring)? {
+        on_step(Step::FoundDone);
+        source.rollback()?;
+        let mut moved = target.auditor()?;
+        let last = Last::SaysWhoMoved;
+        let proof = proof::prove(source, (&mut *moved, last), keyring, ledger, on_step)?;
+
+        source.rollback()?;
+        return if proof.holds() { Ok(proof) } else { Err(CopyError::TargetHolds("meta")) };
+    }
+    let mut copying = Copying::start(source, opened, on_step)?;
     while let Some((shape, after)) = copying.next() {
         let limit = catalogue::rows_at_once(shape);
         let chunk = catalogue::chunk(source, shape, after.as_deref(), limit)?;
@@ -137,10 +154,28 @@ pub fn copy(
         on_step(copying.step(shape));
     }
     source.rollback()?;
-    let proof = proof::prove(source, &mut *target.auditor()?, keyring, ledger, on_step)?;
+    let (mut copied, last) = (target.auditor()?, Last::IsOfSource);
+    let proof = proof::prove(source, (&mut *copied, last), keyring, ledger, on_step)?;
     copying.finish(proof.holds().then_some((keyring, origin)))?;
     source.rollback()?;
     Ok(proof)
+}
+
+/// Whether an earlier copy of this source was finished, of which perhaps only the command did not
+/// come to say so: the target's journal says who has moved it, and nothing behind that.
+fn is_done(
+    source: &mut dyn Connection,
+    target: &mut dyn Connection,
+    keyring: &Keyring,
+) -> Result<bool, StoreError> {
+    let is_other = engine::meta(target, COPY_MARK_NAME)?.is_some()
+        || tail::database(target)? != tail::database(source)?
+        || server_key::kept(target)? != server_key::kept(source)?;
+    if is_other {
+        return Ok(false);
+    }
+    let end = tail::end(source)?;
+    audit::ends_with(target, keyring, end, COMMAND)
 }
 
 /// How many rows each table has, in the order of the catalogue.

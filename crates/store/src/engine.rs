@@ -56,6 +56,20 @@ pub trait Engine: Send + Sync {
     /// this connection is closed; the answer is a [`StoreError::Conflict`] if one does. It is in a
     /// transaction that only reads, from one snapshot, and so is the next one.
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError>;
+
+    /// Tables that are to be made anew from the journal of a database that no server uses: empty
+    /// ones, or as far as an earlier rebuild came. The answer is a [`StoreError::Conflict`] if a
+    /// server uses it.
+    fn new_tables(&self, keyring: &Keyring) -> Result<Box<dyn NewTables>, StoreError>;
+}
+
+/// Tables that are being made anew.
+pub trait NewTables {
+    /// The connection that reads the journal and writes these tables.
+    fn connection(&mut self) -> &mut dyn Connection;
+
+    /// Makes them the tables of the database. Where the former ones are kept, if there are any.
+    fn keep(self: Box<Self>) -> Result<Option<PathBuf>, StoreError>;
 }
 
 pub(crate) const META: &str = "select value from meta where name = $1";
@@ -69,6 +83,13 @@ const KEY_CHECK_NAME: Value = Value::name("key_check");
 
 /// The row of `meta` with the progress of a copy into the database, until it is whole.
 pub(crate) const COPY_MARK_NAME: Value = Value::name("copy");
+
+/// The row of `meta` that stands there while tables are made anew in the place of those that there
+/// were.
+pub(crate) const REBUILD_MARK_NAME: Value = Value::name("rebuild");
+
+/// Removes a row of `meta`.
+pub(crate) const DROP_META: &str = "delete from meta where name = $1";
 
 /// A key does not open the database.
 pub(crate) const WRONG_KEY: &str = "the key is not the one of this database; \
@@ -96,6 +117,18 @@ pub(crate) fn knows_key(connection: &mut dyn Connection) -> Result<bool, StoreEr
     Ok(meta(connection, KEY_CHECK_NAME)?.is_some())
 }
 
+/// Refuses a database whose tables are being made anew.
+fn refuse_half_rebuilt(connection: &mut dyn Connection) -> Result<(), StoreError> {
+    if meta(connection, REBUILD_MARK_NAME)?.is_none() {
+        return Ok(());
+    }
+    Err(StoreError::Engine(
+        "its tables are being made anew; if no switchyard rebuild runs, run it again to go on with \
+         it"
+        .to_owned(),
+    ))
+}
+
 /// Refuses a database that a copy has not filled yet.
 pub(crate) fn refuse_unfinished(connection: &mut dyn Connection) -> Result<(), StoreError> {
     if meta(connection, COPY_MARK_NAME)?.is_none() {
@@ -107,9 +140,18 @@ pub(crate) fn refuse_unfinished(connection: &mut dyn Connection) -> Result<(), S
     ))
 }
 
-/// Refuses a key that is not the one of the database, and a database that a copy
-/// has not filled yet. Whether the database knows its key: a new one does not.
+/// Refuses a key that is not the one of the database, and a database that a copy or a rebuild has
+/// not filled yet. Whether the database knows its key: a new one does not.
 pub(crate) fn compare_key(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+) -> Result<bool, StoreError> {
+    refuse_half_rebuilt(connection)?;
+    compare_key_of_journal(connection, keyring)
+}
+
+/// The same, also where the tables are being made anew.
+pub(crate) fn compare_key_of_journal(
     connection: &mut dyn Connection,
     keyring: &Keyring,
 ) -> Result<bool, StoreError> {

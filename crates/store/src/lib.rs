@@ -56,6 +56,7 @@ pub mod engine;
 pub mod catalogue;
 pub mod copy;
 pub mod backup;
+pub mod rebuild;
 pub mod cache;
 pub mod callers;
 pub mod approval_requests;
@@ -115,6 +116,7 @@ pub fn statements() -> Vec<String> {
         engine::META,
         engine::KEEP_META,
         engine::SET_META,
+        engine::DROP_META,
         tail::ROWS,
         tail::LAST,
         tail::ALL_KEYS,
@@ -180,8 +182,12 @@ fn refuse_incomplete(connection: &mut dyn Connection) -> Result<(), StoreError> 
         connection.prepare(&shape.texts().select).map_err(|error| match error {
             StoreError::Engine(what) => StoreError::Engine(format!(
                 "table {} is not there as this program needs it ({what}): the database was not \
-                 restored whole; restore it again",
-                shape.table
+                 restored whole; {}",
+                shape.table,
+                match rebuild::is_derived(shape) {
+                    true => "switchyard rebuild makes its tables anew from its journal",
+                    false => "restore it again",
+                }
             )),
             error => error,
         })?;

@@ -209,7 +209,8 @@ pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
     TRACKS.iter().try_for_each(|track| postgres_track(connection, track))
 }
 
-fn postgres_track(connection: &mut Postgres, track: &Track) -> Result<(), StoreError> {
+/// The same for one track.
+pub(crate) fn postgres_track(connection: &mut Postgres, track: &Track) -> Result<(), StoreError> {
     let migrations = track.migrations(&POSTGRES_TOKENS)?;
     let runner = track.runner(&migrations);
     let mut tries = 1;

@@ -14,6 +14,7 @@ mod address;
 mod client;
 pub(crate) mod connection;
 mod failure;
+mod rebuilt;
 mod refusals;
 mod soundness;
 mod texts;
@@ -28,7 +29,8 @@ use std::time::Duration;
 use self::address::Address;
 use self::client::Purpose;
 use self::connection::Postgres;
-use crate::engine::{self, COPY_MARK_NAME, Engine};
+use self::rebuilt::Rebuilt;
+use crate::engine::{self, COPY_MARK_NAME, Engine, NewTables};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::migrate;
@@ -82,6 +84,28 @@ impl fmt::Debug for PostgresServer {
     }
 }
 
+/// The leadership lease, as a server would have stored it.
+type StoredLease = Option<Vec<Value>>;
+
+/// The leadership lease, once a server that is there must have renewed it.
+fn at_rest(connection: &mut Postgres) -> Result<StoredLease, StoreError> {
+    let lease = connection.lease()?;
+    // One that was given up says so. Any other is looked at for so long that a server that is
+    // there must have renewed it, whatever its clock says.
+    if lease.as_ref().is_some_and(|lease| lease.last() != Some(&Value::Int(0))) {
+        pause(LEASE_RENEWED_WITHIN);
+    }
+    Ok(lease)
+}
+
+/// Refuses a database whose lease is another one by now.
+fn refuse_served(connection: &mut Postgres, at_rest: &StoredLease) -> Result<(), StoreError> {
+    if connection.lease()? == *at_rest {
+        return Ok(());
+    }
+    Err(StoreError::Conflict("a server runs jobs in it".to_owned()))
+}
+
 impl Engine for PostgresServer {
     fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
         let mut migrator = self.connection(Purpose::SCHEMA);
@@ -127,17 +151,17 @@ impl Engine for PostgresServer {
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
         let mut connection = self.connection(Purpose::WHOLE);
         connection.connect()?;
-        let lease = connection.lease()?;
-        // One that was given up says so. Any other is looked at for so long that a server that is
-        // there must have renewed it, whatever its clock says.
-        if lease.as_ref().is_some_and(|lease| lease.last() != Some(&Value::Int(0))) {
-            pause(LEASE_RENEWED_WITHIN);
-        }
+        let lease = at_rest(&mut connection)?;
         connection.lock_snapshots();
         connection.begin_read()?;
-        if connection.lease()? != lease {
-            return Err(StoreError::Conflict("a server runs jobs in it".to_owned()));
-        }
+        refuse_served(&mut connection, &lease)?;
         Ok(Box::new(connection))
+    }
+
+    fn new_tables(&self, keyring: &Keyring) -> Result<Box<dyn NewTables>, StoreError> {
+        let mut connection = self.connection(Purpose::SCHEMA);
+        connection.write_with_lock();
+        let migrator = self.connection(Purpose::SCHEMA);
+        Ok(Box::new(Rebuilt::open(connection, migrator, keyring)?))
     }
 }

@@ -8,6 +8,7 @@
 
 mod checkpoints;
 pub(crate) mod file;
+mod rebuilt;
 pub(crate) mod reserve;
 
 use std::path::Path;
@@ -168,6 +169,22 @@ impl Sqlite {
         let (uri, name) = (uri(path, mode), part.name());
         self.connection.execute("attach $1 as $2", (uri, name)).map_err(failure)?;
         self.attached = Some(part);
+        Ok(())
+    }
+
+    /// Takes the file of an attached part away again, which is complete without a log then.
+    fn detach(&mut self, part: Part) -> Result<(), StoreError> {
+        let name = part.name();
+        let checkpoint = format!("pragma {name}.wal_checkpoint(truncate)");
+        let blocked: i64 =
+            self.connection.query_row(&checkpoint, [], |row| row.get(0)).map_err(failure)?;
+        if blocked != 0 {
+            return Err(StoreError::Conflict("another connection reads from the log".to_owned()));
+        }
+        // A statement that was kept would keep the file.
+        self.connection.flush_prepared_statement_cache();
+        self.connection.execute("detach $1", [name]).map_err(failure)?;
+        self.attached = None;
         Ok(())
     }
 
@@ -469,6 +486,10 @@ fn read(value: ValueRef<'_>) -> Result<Value, StoreError> {
     }
 }
 
+/// Follows what SQLite says about a file that it cannot read.
+const DAMAGED: &str = "a file is damaged: if it is that of the tables, switchyard rebuild makes them \
+    anew from the journal";
+
 pub(crate) fn failure(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::DiskFull,
@@ -479,6 +500,9 @@ pub(crate) fn failure(error: rusqlite::Error) -> StoreError {
         // moves the whole log again, makes the file whole.
         _ if error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC) => {
             StoreError::OutcomeUnknown(error.to_string())
+        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Engine(format!("{error}; {DAMAGED}"))
         }
         Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
             StoreError::Refused(error.to_string())

@@ -2,7 +2,7 @@
 
 use crate::command::{Failure, emit, print};
 use crate::config::{Backup, Config, EXIT_OK};
-use crate::copies::{self, Older, checked, in_words};
+use crate::copies::{self, Use, checked, in_words};
 use crate::progress::{Progress, seconds, size};
 use crate::telemetry::log_change;
 use crate::wiring;
@@ -14,7 +14,7 @@ pub fn run(config: &Config, options: &Backup) -> Result<u8, Failure> {
     wiring::refuse_missing(&config.database, "--database-url")?;
     copies::refuse_taken(&options.to)?;
     let keyring = wiring::keyring_if_there(&config.database, &config.key)?;
-    let copy = copies::make(from, &options.to, keyring.as_ref(), Older::Refused, &mut progress)?;
+    let copy = copies::make(from, &options.to, keyring.as_ref(), Use::Backup, &mut progress)?;
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
     let described = copies::described(&options.to, bytes, summary, &copy.report);
     copy.keep(&options.to)?;

@@ -1,16 +1,18 @@
 //! Copies of a database file: made under a name of their own, verified, and only then called what
 //! they are to be called.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use store::SqliteFile;
 use store::backup::{
-    Schema, Summary, bring_up_to_date, copy_file, project, reseal, schema, summary,
+    Schema, Summary, bring_up_to_date, copy_file, keep_origin, project, reseal, schema, summary,
 };
 use store::error::StoreError;
 use store::keyring::Keyring;
+use store::origin::Origin;
 use store::server_key::Key;
 use store::verify::Report;
 
@@ -21,9 +23,10 @@ use crate::progress::{Progress, size};
 use crate::scratch::Scratch;
 use crate::verify::{self, human};
 
-/// A copy that is whole, on the disk and sound, and has no name yet. It goes when it gets none.
+/// A copy that is whole, on the disk and sound. One that has no name yet goes when it gets none.
 pub struct Copy {
-    file: Scratch,
+    /// Where it is until it has its name.
+    file: Option<Scratch>,
     /// Its size in bytes.
     pub bytes: u64,
     /// Its currency.
@@ -58,13 +61,15 @@ pub fn refuse_taken(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The treatment of a copy of a database that an older program made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Older {
-    /// It is brought to this program's schema, to be served by it.
-    Upgraded,
-    /// It is refused: its keeper may want to go back to that program.
-    Refused,
+/// The use of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Use {
+    /// It is kept. A database that an older program made is refused: its keeper may want to go back
+    /// to that program.
+    Backup,
+    /// It is served: an older one is brought to this program's schema, and the journal says who has
+    /// made the database. It is there with that or not at all.
+    Database(Origin),
 }
 
 /// Copies the database in the file `from` into the folder in which `to` is to be, and verifies the
@@ -73,7 +78,7 @@ pub fn make(
     from: &Path,
     to: &Path,
     keyring: Option<&Keyring>,
-    older: Older,
+    made_for: Use,
     progress: &mut Progress,
 ) -> Result<Copy, Failure> {
     let unwritable = |error: io::Error| {
@@ -88,7 +93,7 @@ pub fn make(
     };
     let Schema { is, known } = schema(from).map_err(failed)?;
     let is_older = (1..known).contains(&is);
-    if is_older && older == Older::Refused {
+    if is_older && made_for == Use::Backup {
         return Err(Failure::new(format!(
             "{} has schema {is} and this program has schema {known}: make the backup with the \
              program that serves it, or serve it with this one first",
@@ -107,7 +112,12 @@ pub fn make(
         bring_up_to_date(file.path()).map_err(failed)?;
     }
     // Damaged tables may not be able to follow: the report says more about them than this error.
-    let projected = keyring.map_or(Ok(()), |keyring| project(file.path(), keyring));
+    let projected = keyring.map_or(Ok(()), |keyring| {
+        if let Use::Database(origin) = made_for {
+            keep_origin(file.path(), keyring, origin)?;
+        }
+        project(file.path(), keyring)
+    });
     let bytes = file.path().metadata().map_err(unwritable)?.len();
     progress.tell(&format!("copied {}, verifying the copy", size(bytes)));
     let engine = SqliteFile::new(file.path());
@@ -119,13 +129,28 @@ pub fn make(
     }
     projected.map_err(failed)?;
     let summary = summary(&engine).map_err(failed)?;
-    Ok(Copy { file, bytes, summary, report })
+    Ok(Copy { file: Some(file), bytes, summary, report })
+}
+
+/// A copy that has its name already: an earlier command came so far.
+pub fn kept(path: &Path, keyring: &Keyring) -> Result<Copy, Failure> {
+    let failed = |error: &dyn fmt::Display| Failure::new(format!("{}: {error}", path.display()));
+    let bytes = path.metadata().map_err(|error| failed(&error))?.len();
+    let engine = SqliteFile::new(path);
+    let report = store::verify::verify(&engine, Some(keyring)).map_err(|error| failed(&error))?;
+    if !report.is_sound() {
+        print(&human(&report))?;
+        emit(&verify::json(&report))?;
+        return Err(failed(&"it was made before, and is not sound"));
+    }
+    let summary = summary(&engine).map_err(|error| failed(&error))?;
+    Ok(Copy { file: None, bytes, summary, report })
 }
 
 impl Copy {
-    /// Has the copy open with another key than that which opens it.
+    /// Has a copy without a name open with another key than that which opens it.
     pub fn reseal(&self, old: &Key, new: &Key) -> Result<(), Failure> {
-        let resealed = reseal(self.file.path(), old, new);
+        let resealed = self.file.as_ref().map_or(Ok(()), |it| reseal(it.path(), old, new));
         resealed.map_err(|error| Failure::new(format!("the copy's new key: {error}")))
     }
 
@@ -134,7 +159,7 @@ impl Copy {
         let unwritable = |error: io::Error| {
             Failure::new(format!("{} cannot be written: {error}", path.display()))
         };
-        self.file.keep(path).map_err(unwritable)?;
+        self.file.map_or(Ok(()), |file| file.keep(path)).map_err(unwritable)?;
         sync_folder(folder_of(path)).map_err(unwritable)
     }
 }

@@ -128,8 +128,8 @@ impl Database {
         // Another process that has begun it has made the tables before.
         if is_begun && path.symlink_metadata().is_err() {
             return Err(Failure::new(format!(
-                "{self} is not there, and its journal {} is: put the file back, or, to begin anew, \
-                 move the journal away",
+                "{self} is not there, and its journal {} is: put the file back, have its tables made \
+                 anew by switchyard rebuild, or, to begin anew, move the journal away",
                 journal.display()
             )));
         }
@@ -152,6 +152,30 @@ impl Database {
         }
     }
 
+    /// Whether the tables are gone, or their file is empty, and the journal was begun.
+    pub fn has_lost_tables(&self) -> bool {
+        let Self::Sqlite(path) = self else { return false };
+        let is_lost = path.metadata().map_or(true, |file| {
+            file.len() == 0 || schema(path).is_ok_and(|schema| schema.is == 0)
+        });
+        let journal = journal_of(path);
+        is_lost && journal.exists() && is_begun(&journal).unwrap_or(false)
+    }
+
+    /// The part of the database from which lost tables are made anew, and which has its secrets.
+    pub fn without_tables(&self) -> Result<Self, Failure> {
+        let Self::Sqlite(path) = self else { return Ok(self.clone()) };
+        let journal = journal_of(path);
+        if journal.exists() {
+            return Ok(Self::Sqlite(journal));
+        }
+        Err(Failure::new(format!(
+            "the tables of {self} can be made anew from its journal only, and {} is not there: put \
+             it back, or restore a backup with switchyard restore",
+            journal.display()
+        )))
+    }
+
     /// Refuses a database that is gone, or a file in which nothing is, beside its key: what was in
     /// it was lost, and a new one in its place would hide that.
     pub fn refuse_lost(&self, key: &Path) -> Result<(), Failure> {
@@ -172,6 +196,14 @@ impl Database {
         };
         if !is_empty {
             return Ok(());
+        }
+        if self.has_lost_tables() {
+            return Err(Failure::new(format!(
+                "{self} is empty, and its key {} is there: its tables were lost, and its journal \
+                 has everything: put the file back, or have its tables made anew by switchyard \
+                 rebuild",
+                key.display()
+            )));
         }
         Err(Failure::new(format!(
             "{self} is empty, and its key {} is there: the data was lost. Restore it with \

@@ -7,8 +7,8 @@ use crate::command::Failure;
 use crate::config::{Command, Config};
 use crate::telemetry::{self, COMMAND_FILTER, FILTER_VARIABLES};
 use crate::{
-    audit, backup, demo, descriptors, listen, manual, migrate, operator, restore, serve, trigger,
-    verify,
+    audit, backup, demo, descriptors, listen, manual, migrate, operator, rebuild, restore, serve,
+    trigger, verify,
 };
 
 /// Runs the command of a configuration, and returns the exit code. Errors say why it could not.
@@ -33,6 +33,7 @@ pub fn run(config: &Config) -> Result<u8, Failure> {
         Command::Audit(options) => audit::run(config, options),
         Command::Backup(options) => backup::run(config, options),
         Command::Restore(options) => restore::run(config, options),
+        Command::Rebuild => rebuild::run(config),
         Command::Migrate(options) => migrate::run(config, options),
         Command::Completions(options) => manual::completions(options),
         Command::Man(options) => manual::man(options),

@@ -88,7 +88,8 @@ async fn why_not_ready(health: &Health) -> Option<Cow<'static, str>> {
         return Some("the server is stopping".into());
     }
     if health.app.store().is_incomplete() {
-        return Some("the database lacks a table or a column: restore it".into());
+        let reason = "the database lacks a table or a column: restore it, or rebuild it";
+        return Some(reason.into());
     }
     // Not among the lists, which may take long.
     let read = health.app.store().get::<Lease>(LeaseName::Jobs).await;

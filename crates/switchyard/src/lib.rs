@@ -31,6 +31,7 @@ pub mod audit;
 pub mod verify;
 pub mod backup;
 pub mod restore;
+pub mod rebuild;
 pub mod migrate;
 pub mod copies;
 pub mod files;

@@ -1,7 +1,7 @@
 //! `switchyard migrate`: everything to another database, and the proof that it is there.
 
 use serde_json::{Value, json};
-use store::copy::{CopyError, Proof, Step, copy};
+use store::copy::{COMMAND, CopyError, Proof, Step, copy};
 
 use crate::command::{Failure, aligned, emit, print};
 use crate::config::{Config, EXIT_FAILURE, EXIT_OK, Migrate};
@@ -27,7 +27,7 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
     let keyring = wiring::keyring(from, &config.key)?.ok_or_else(wiring::missing_key)?;
     let mut resumed_rows = 0;
     let mut on_step = |step| tell(step, &mut resumed_rows, &mut progress);
-    let origin = operator::origin("migrate");
+    let origin = operator::origin(COMMAND);
     let proof = match copy(&*from.engine(), &*to.engine(), &keyring, origin, &mut on_step) {
         Ok(proof) => proof,
         Err(error) => {
@@ -39,7 +39,7 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
         }
     };
     if proof.holds() {
-        log_change("migrate", &to);
+        log_change(COMMAND, &to);
     }
     print(&in_words(&proof))?;
     emit(&described(from, &to, &proof))?;
@@ -91,6 +91,8 @@ fn tell(step: Step, resumed_rows: &mut u64, progress: &mut Progress) {
             *resumed_rows = rows;
             progress.tell(&format!("going on with an earlier copy, which moved {rows} rows"));
         }
+        Step::FoundDone => progress
+            .tell("an earlier copy was finished, and nothing was changed since: proving it again"),
         Step::StartingOver => progress
             .tell("an earlier copy was of something else, or could not be proven: starting over"),
         Step::Copied { table, rows, of_rows, all_rows, of_all_rows } => {

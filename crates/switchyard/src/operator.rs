@@ -186,6 +186,7 @@ async fn on(
 fn open_existing(config: &Config, command: &str) -> Result<Opened, Failure> {
     let database = &config.database;
     if !wiring::holds_data(database)? {
+        wiring::refuse_lost_tables(database)?;
         return Err(Failure::new(format!(
             "there is no database at {database}: start the server once, or name another with \
              --database-url"

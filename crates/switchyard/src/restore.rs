@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use store::backup::{Summary, is_made_of};
 use store::journal_of;
+use store::server_key::Key;
 
 use crate::command::{Failure, emit, print};
 use crate::config::{Config, EXIT_OK, KeySource, Restore};
-use crate::copies::{self, Older, checked, in_words};
+use crate::copies::{self, Use, checked, in_words};
 use crate::database::Database;
 use crate::files::beside;
 use crate::keyfile;
@@ -16,6 +18,9 @@ use crate::operator;
 use crate::progress::{Progress, seconds, size};
 use crate::telemetry::log_change;
 use crate::wiring;
+
+/// The command, as the journal of the database names it.
+const COMMAND: &str = "restore";
 
 /// Makes the database and tells what is not in it.
 pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
@@ -26,7 +31,6 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
     }
     // A server that still runs would go on with files that were moved away under it.
     let held = config.database.hold()?;
-    copies::refuse_taken(to)?;
     let backup = Database::Sqlite(from.clone());
     let (Some(key), Some((found, keyring))) =
         (wiring::key(&config.key)?, wiring::keyring_of_copy(&backup, &config.key)?)
@@ -41,20 +45,44 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
         )));
     };
     let is_bare = is_without_log(from) || is_without_log(&journal_of(from));
-    let copy = copies::make(from, to, Some(&keyring), Older::Upgraded, &mut progress)?;
-    let has_old_key = found != key;
-    if has_old_key {
-        copy.reseal(&found, &key)?;
+    // One that was killed when the database had its name has only to say so.
+    let copy = if is_made_of(to, from, &keyring, COMMAND).is_ok_and(|is_made| is_made) {
+        progress.tell("an earlier restore of this backup was finished: verifying it again");
+        copies::kept(to, &keyring)?
+    } else {
+        copies::refuse_taken(to)?;
+        let made_for = Use::Database(operator::origin(COMMAND));
+        copies::make(from, to, Some(&keyring), made_for, &mut progress)?
+    };
+    let old_key = (found != key).then_some(found);
+    if let Some(old_key) = &old_key {
+        copy.reseal(old_key, &key)?;
     }
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
     let mut described = copies::described(to, bytes, summary, &copy.report);
     described["lacksLog"] = is_bare.into();
-    described["hadOldKey"] = has_old_key.into();
+    described["hadOldKey"] = old_key.is_some().into();
     copy.keep(to)?;
-    operator::keep("restore", &config.database, &keyring)?;
-    log_change("restore", &config.database);
+    log_change(COMMAND, &config.database);
     emit(&described)?;
     drop(held);
+    print(&in_full(from, to, &Made { bytes, summary, checks, is_bare, old_key }, &progress))?;
+    Ok(EXIT_OK)
+}
+
+/// The database that was made.
+struct Made {
+    bytes: u64,
+    summary: Summary,
+    checks: String,
+    /// Whether the backup may lack its log.
+    is_bare: bool,
+    /// The key that opened the backup, if the database has another.
+    old_key: Option<Key>,
+}
+
+/// The outcome for people, with the payments to look after.
+fn in_full(from: &Path, to: &Path, made: &Made, progress: &Progress) -> String {
     let mut text = format!(
         "{to}: {size}, {held}; {checks}; took {time}\n\n\
          What was answered after that time is not in it, and clients do not know:\n\
@@ -66,18 +94,19 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
          \x20 instruction id, so it pays once;\n\
          - a token that was revoked after that time is valid again: switchyard token list.\n",
         to = to.display(),
-        size = size(bytes),
-        held = in_words(summary),
+        size = size(made.bytes),
+        held = in_words(made.summary),
+        checks = made.checks,
         time = seconds(progress.elapsed()),
     );
-    if has_old_key {
+    if let Some(old_key) = &made.old_key {
         text += &format!(
             "\nThe backup is from before the key was rotated: it opens with the old key {}, and the\n\
              database with the key of today.\n",
-            keyfile::fingerprint(&found),
+            keyfile::fingerprint(old_key),
         );
     }
-    if is_bare {
+    if made.is_bare {
         text += &format!(
             "\n{} is not from switchyard backup but a copy of a database's main file. If a server \
              was\nrunning when it was copied, what its log (-wal) held is missing, and no check can \
@@ -85,8 +114,7 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
             from.display()
         );
     }
-    print(&text)?;
-    Ok(EXIT_OK)
+    text
 }
 
 /// Where the header of a database file says whether there is a log beside it.

@@ -191,11 +191,23 @@ pub fn failed(database: &Database, error: impl fmt::Display) -> Failure {
     Failure::new(format!("{database}: {error}"))
 }
 
+/// Refuses a database of which only the journal is there.
+pub fn refuse_lost_tables(database: &Database) -> Result<(), Failure> {
+    if !database.has_lost_tables() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "the tables of {database} are not there, and its journal is: put the file back, or have its \
+         tables made anew by switchyard rebuild"
+    )))
+}
+
 /// Refuses a name under which there is no database. `option` is where it was named.
 pub fn refuse_missing(database: &Database, option: &str) -> Result<(), Failure> {
     if holds_data(database)? {
         return Ok(());
     }
+    refuse_lost_tables(database)?;
     Err(Failure::new(format!("there is no database at {database}: name another with {option}")))
 }
 

@@ -1459,6 +1459,7 @@ fn every_command_prints_json_for_programs() {
             "platform set-scenarios",
             "platform create",
             "backup",
+            "rebuild",
             "restore",
             "migrate",
         ];
@@ -1493,6 +1494,11 @@ fn every_command_prints_json_for_programs() {
     std::fs::copy(path.join("switchyard.db.key"), path.join("new.db.key")).unwrap();
     let restored = one("restore --from copy.db --database-url sqlite://new.db");
     assert_eq!(restored["transactions"], backup["transactions"]);
+    // The first opening gives the journal a file of its own.
+    one("token list --database-url sqlite://new.db");
+    let rebuilt = one("rebuild --database-url sqlite://new.db");
+    assert!(rebuilt["formerTables"].as_str().unwrap().ends_with("/new.db.replaced-1"));
+    assert!(rebuilt["journalRows"].as_u64().unwrap() > 1 && rebuilt["wentOnBehindRow"] == 0);
     let line = "migrate --from sqlite://new.db --to sqlite://moved.db --key-file new.db.key";
     assert_eq!(one(line)["proven"], true);
     assert!(one("completions bash")["script"].as_str().unwrap().contains("switchyard"));

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::Step;
 use crate::catalogue;
 use crate::error::StoreError;
+use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::sql::{Connection, Shape, Value};
 use crate::verify::{self, FoundAccount, Ledger, Report};
@@ -25,10 +26,33 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// Adds a row to the digest, or takes away one that is in it.
+    fn exchange(&mut self, row: &[Value]) {
+        let mut digest = Sha256::new();
+        row.iter().for_each(|value| add(&mut digest, value));
+        let bytes = self.digest.iter_mut().zip(digest.finalize());
+        bytes.for_each(|(all, byte)| *all ^= byte);
+    }
+
+    /// Takes a row away.
+    fn leave_out(&mut self, row: &[Value]) {
+        self.exchange(row);
+        self.rows = self.rows.saturating_sub(1);
+    }
+
     /// The first 64 bits of the digest, in hexadecimal digits.
     pub fn short_digest(&self) -> String {
         self.digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// The last row of the target's journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// It is that of the source.
+    IsOfSource,
+    /// It says who has moved the source, and the source does not have it.
+    SaysWhoMoved,
 }
 
 /// One table on both sides.
@@ -106,7 +130,7 @@ impl Proof {
 /// `ledger` is the source's from when the copy began. It is still right if the tables are the same.
 pub(super) fn prove(
     source: &mut dyn Connection,
-    target: &mut dyn Connection,
+    (target, last): (&mut dyn Connection, Last),
     keyring: &Keyring,
     mut ledger: Ledger,
     on_step: &mut dyn FnMut(Step),
@@ -115,7 +139,11 @@ pub(super) fn prove(
     target.begin_read()?;
     let mut compare = |shape: &'static Shape| {
         on_step(Step::Comparing { table: shape.table });
-        let (source, target) = (contents(source, shape)?, contents(target, shape)?);
+        let (source, mut of_target) = (contents(source, shape)?, contents(target, shape)?);
+        if last == Last::SaysWhoMoved && shape.table == tail::JOURNAL.table {
+            of_target.leave_out(&last_row(target)?);
+        }
+        let target = of_target;
         Ok(TableProof { table: shape.table, source, target })
     };
     let tables: Vec<_> =
@@ -132,6 +160,13 @@ pub(super) fn prove(
     Ok(Proof { tables, accounts: all.into_iter().map(account).collect(), report })
 }
 
+/// The last row of the journal.
+fn last_row(connection: &mut dyn Connection) -> Result<Vec<Value>, StoreError> {
+    let before = tail::end(connection)?.seq.saturating_sub(1);
+    let rows = tail::Rows::behind(before).next(connection)?;
+    Ok(rows.into_iter().next().unwrap_or_default())
+}
+
 /// Reads a whole table.
 fn contents(
     connection: &mut dyn Connection,
@@ -142,10 +177,7 @@ fn contents(
         let limit = catalogue::rows_at_once(shape);
         let chunk = catalogue::chunk(connection, shape, after.as_deref(), limit)?;
         for row in &chunk.rows {
-            let mut digest = Sha256::new();
-            row.iter().for_each(|value| add(&mut digest, value));
-            let bytes = contents.digest.iter_mut().zip(digest.finalize());
-            bytes.for_each(|(all, byte)| *all ^= byte);
+            contents.exchange(row);
             contents.rows += 1;
         }
         if chunk.last.is_none() {

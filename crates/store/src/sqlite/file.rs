@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, NewTables};
 use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
@@ -16,6 +16,7 @@ use crate::migrate::{self, JOURNAL, TABLES, TRACKS};
 use crate::outcome::settle;
 use crate::record::Record as _;
 use crate::sql::{Connection, Row, transaction};
+use crate::sqlite::rebuilt::Rebuilt;
 use crate::sqlite::reserve::Reserve;
 use crate::sqlite::{Access, Part, Sqlite};
 
@@ -31,7 +32,7 @@ const JOURNAL_ENDING: &str = ".journal";
 const UNFINISHED_ENDING: &str = ".unfinished";
 
 /// The endings of the files of SQLite beside one that is in use.
-const LOG_ENDINGS: [&str; 2] = ["-wal", "-shm"];
+pub(super) const LOG_ENDINGS: [&str; 2] = ["-wal", "-shm"];
 
 const HAS_JOURNAL: &str = "select count(*) from main.sqlite_schema where name = 'journal'";
 
@@ -207,7 +208,7 @@ fn refuse_other(tables: &mut Sqlite, path: &Path) -> Result<(), StoreError> {
 }
 
 /// Puts the names in the folder of a file on the disk.
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     // Elsewhere a folder cannot be opened.
     if cfg!(unix) { File::open(folder.unwrap_or(Path::new(".")))?.sync_all() } else { Ok(()) }
@@ -290,5 +291,9 @@ impl Engine for SqliteFile {
         // The journal is locked when it is read first.
         tail::ends(&mut connection)?;
         Ok(Box::new(connection))
+    }
+
+    fn new_tables(&self, keyring: &Keyring) -> Result<Box<dyn NewTables>, StoreError> {
+        Ok(Box::new(Rebuilt::open(&self.path, keyring)?))
     }
 }

@@ -3,7 +3,7 @@
 use std::result::Result;
 use std::sync::Arc;
 
-use store::engine::Engine;
+use store::engine::{Engine, NewTables};
 use store::error::StoreError;
 use store::keyring::Keyring;
 use store::sql::{Connection, Shape, Value, Write};
@@ -93,6 +93,10 @@ impl Engine for Tampered {
 
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.inner.alone()
+    }
+
+    fn new_tables(&self, keyring: &Keyring) -> Result<Box<dyn NewTables>, StoreError> {
+        self.inner.new_tables(keyring)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use store::engine::Engine;
+use store::engine::{Engine, NewTables};
 use store::error::StoreError;
 use store::keyring::Keyring;
 use store::sql::{Connection, Shape, Value, Write};
@@ -177,6 +177,10 @@ impl Engine for Damaged {
 
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.engine.alone()
+    }
+
+    fn new_tables(&self, keyring: &Keyring) -> Result<Box<dyn NewTables>, StoreError> {
+        self.engine.new_tables(keyring)
     }
 
     fn readers(&self) -> usize {

@@ -210,6 +210,14 @@ pub enum Command {
         switchyard restore --from switchyard-monday.db --database-url sqlite://switchyard.db")]
     Restore(Restore),
 
+    /// Makes the tables of a database anew from its journal, where they are lost or damaged.
+    ///
+    /// Stop every server first. A file with damaged tables is never removed: it gets another name,
+    /// which is printed. Each step is kept: if the command was stopped, run it again.
+    #[command(after_help = "Example:\n  \
+        switchyard rebuild --database-url sqlite://switchyard.db")]
+    Rebuild,
+
     /// Moves everything to another database, which must be empty, and proves that it is there.
     ///
     /// Stop every server first: the database that is moved is refused while a server uses it. When
@@ -273,6 +281,7 @@ impl Command {
             | Self::Audit(_)
             | Self::Backup(_)
             | Self::Restore(_)
+            | Self::Rebuild
             | Self::Migrate(_)
             | Self::Platform(_)
             | Self::Customer(_)
@@ -300,6 +309,7 @@ impl Command {
             | Self::Audit(_)
             | Self::Backup(_)
             | Self::Restore(_)
+            | Self::Rebuild
             | Self::Migrate(_)
             | Self::Platform(_)
             | Self::Customer(_)
