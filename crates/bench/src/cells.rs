@@ -61,7 +61,7 @@ impl Cell {
             let mut loads = of_postgres.throughput.iter();
             let found = loads.find(|found| found.load == load);
             found
-                .and_then(|found| found.sustained_per_second)
+                .and_then(|found| found.settled_per_second)
                 .with_context(|| format!("the report does not have the load '{load}'"))
         };
         let disk = of_postgres.figures.iter().find(|figure| figure.row == Row::Disk);

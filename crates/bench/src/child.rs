@@ -10,14 +10,21 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 
+use crate::counters::{ATTEMPTS, Counters};
 use crate::http::{Client, Heads};
 use crate::place::Place;
 use crate::receivers::Receivers;
+use crate::sessions::Keys;
 use crate::time::{now, pause};
+use crate::yardsticks;
 
 /// The key that all databases of the benchmark are sealed with. They hold nothing of anybody's.
 pub const SECRET_KEY: [u8; 32] = [1; 32];
+
+/// The program whose allocator counts, beside this one.
+const COUNTING: &str = "bench-counted";
 
 const CLIENT_ID: &str = "bench";
 const CLIENT_SECRET: &str = "bench-secret-of-no-one";
@@ -36,6 +43,9 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// A backlog that is still there after this is not being worked off.
 const SETTLED_WITHIN: Duration = Duration::from_secs(1_200);
+
+/// No attempt for so long means that every event was delivered.
+const DELIVERED: Duration = Duration::from_secs(1);
 
 /// The end of a log that a message repeats, in bytes.
 const LOG_SHOWN_BYTES: u64 = 2_000;
@@ -75,6 +85,17 @@ impl Starter {
     /// Starts `program`, which is this one, and leaves logs of servers in a folder.
     pub fn new(program: &Path, logs: &Path) -> Self {
         Self { program: program.to_owned(), logs: logs.to_owned() }
+    }
+
+    /// The same with a server that counts its allocations.
+    #[must_use]
+    pub fn counting(&self) -> Self {
+        Self { program: self.program.with_file_name(COUNTING), logs: self.logs.clone() }
+    }
+
+    /// The folder of the logs, which is on the disk that is meant.
+    pub fn folder(&self) -> &Path {
+        &self.logs
     }
 
     /// The program with a command. Nothing of the caller's environment reaches it, so that every
@@ -171,6 +192,41 @@ impl Server {
             kibibytes.map(|count: u64| count * 1024).with_context(|| format!("{path} lacks {name}"))
         };
         Ok(Memory { resident: bytes("VmRSS")?, own: bytes("RssAnon")?, peak: bytes("VmHWM")? })
+    }
+
+    /// Its counters now.
+    pub fn counters(&self) -> Result<Counters> {
+        let mut client = self.client();
+        let scrape = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let (status, metrics) = client.ask(scrape)?;
+        ensure!(status == 200, "/metrics: {status}");
+        let mut counters = Counters::of_server(self.process.id())?;
+        for text in [metrics, client.fetch(yardsticks::ALLOCATED)?] {
+            counters.merge(Counters::scraped(str::from_utf8(&text)?));
+        }
+        Ok(counters)
+    }
+
+    /// Has the events of the platform of the first token go to an endpoint, or to none.
+    pub fn notify(&self, endpoint: Option<&str>) -> Result<()> {
+        let body = json!({ "webhookEndpoint": endpoint });
+        self.client().patch("/config", &Keys::new().next(), &body).map(drop)
+    }
+
+    /// Waits until no event is delivered any more.
+    pub fn deliver(&self) -> Result<()> {
+        let attempts = || anyhow::Ok(self.counters()?.total(ATTEMPTS));
+        let (mut last, mut since) = (attempts()?, now());
+        let began = now();
+        while since.elapsed() < DELIVERED {
+            pause(DELIVERED / 4);
+            let count = attempts()?;
+            if count > last {
+                (last, since) = (count, now());
+            }
+            ensure!(began.elapsed() < SETTLED_WITHIN, "events are still delivered");
+        }
+        Ok(())
     }
 
     /// How many events the platform of the first token has.

@@ -1,7 +1,7 @@
 //! Machine, build and settings of a run. Figures without it say nothing.
 
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -31,6 +31,9 @@ impl Condition {
 
 /// Bytes of one write of the disk's measurement: a page of most databases.
 const SYNC_BYTES: usize = 4_096;
+
+/// Writes until the same bytes are written again, as a log that is used again is.
+const SYNC_PLACES: u32 = 64;
 
 /// How long the disk is measured.
 const SYNC_TIME: Duration = Duration::from_millis(500);
@@ -85,6 +88,26 @@ fn file_system(folder: &Path) -> Result<String> {
         folder.starts_with(place).then_some((place.len(), kind))
     });
     Ok(mounted.max().map_or("unknown", |(_, kind)| kind).to_owned())
+}
+
+/// The mean time in which so many bytes are written over older ones and made durable.
+pub fn sync_time(folder: &Path, bytes: usize) -> Result<Duration> {
+    let mut file = tempfile::tempfile_in(folder)?;
+    let bytes = vec![1; bytes];
+    for _ in 0..SYNC_PLACES {
+        file.write_all(&bytes)?;
+    }
+    file.sync_all()?;
+    let (mut times, began) = (0, now());
+    while began.elapsed() < SYNC_TIME {
+        if times % SYNC_PLACES == 0 {
+            file.rewind()?;
+        }
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        times += 1;
+    }
+    Ok(began.elapsed() / times)
 }
 
 /// How often a second 4 kB can be appended and made durable.

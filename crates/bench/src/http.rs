@@ -144,8 +144,12 @@ impl Heads {
 
     /// The start of a request with a JSON body; [`finish`] makes it whole.
     pub fn post(&self, path: &str) -> Vec<u8> {
+        self.with_body("POST", path)
+    }
+
+    fn with_body(&self, method: &str, path: &str) -> Vec<u8> {
         let Self { authorization } = self;
-        let line = format!("POST /{}{path} HTTP/1.1\r\n", api::VERSION);
+        let line = format!("{method} /{}{path} HTTP/1.1\r\n", api::VERSION);
         let kind = "Content-Type: application/json";
         format!("{line}Host: localhost\r\nAuthorization: {authorization}\r\n{kind}\r\n")
             .into_bytes()
@@ -191,11 +195,20 @@ impl Client {
     /// Posts JSON under an idempotency key, and gives the JSON of the answer. Any status but a 2xx
     /// is an error.
     pub fn post(&mut self, path: &str, key: &str, body: &Value) -> Result<Value> {
-        let mut request = self.heads.post(path);
+        self.change("POST", path, key, body)
+    }
+
+    /// The same with a PATCH.
+    pub fn patch(&mut self, path: &str, key: &str, body: &Value) -> Result<Value> {
+        self.change("PATCH", path, key, body)
+    }
+
+    fn change(&mut self, method: &str, path: &str, key: &str, body: &Value) -> Result<Value> {
+        let mut request = self.heads.with_body(method, path);
         finish(&mut request, key.as_bytes(), body.to_string().as_bytes());
-        let (status, body) = self.ask(&request).with_context(|| format!("POST {path}"))?;
+        let (status, body) = self.ask(&request).with_context(|| format!("{method} {path}"))?;
         let answer = Answer { status, body: &body };
-        ensure!(answer.is_success(), "POST {path}: {status} {}", answer.text());
+        ensure!(answer.is_success(), "{method} {path}: {status} {}", answer.text());
         Ok(serde_json::from_slice(&body)?)
     }
 

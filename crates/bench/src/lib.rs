@@ -10,6 +10,7 @@
 
 pub mod rows;
 pub mod measure;
+pub mod counters;
 pub mod samples;
 pub mod load;
 pub mod http;

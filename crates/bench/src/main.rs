@@ -12,7 +12,8 @@ use bench::place::{Engine, Ground};
 use bench::postgres::Cluster;
 use bench::report::Report;
 use bench::rows::Row;
-use bench::{cells, child, generate, receivers, uma, yardsticks};
+use bench::yardsticks::{self, Allocated};
+use bench::{cells, child, generate, receivers, uma};
 use clap::{Args, Parser, Subcommand};
 
 /// The same as in the product, so that the server under test is the server.
@@ -32,7 +33,7 @@ struct Arguments {
 
 #[derive(Args)]
 struct Run {
-    /// Short phases and a smaller database: about two minutes. Its figures are not kept
+    /// Short phases and a smaller database: some minutes. Its figures are not kept
     #[arg(long)]
     quick: bool,
 
@@ -126,7 +127,7 @@ fn main() -> ExitCode {
     let result = match command {
         None => self::run(&run).map(|()| 0),
         Some(Task::Server { options }) => {
-            child::end_with_parent().and_then(|()| yardsticks::serve(&options))
+            child::end_with_parent().and_then(|()| yardsticks::serve(&options, Allocated::default))
         }
         Some(Task::Generate { database_url, payers, payments, endpoints }) => {
             generate::run(&database_url, payers, payments, &endpoints).map(|()| 0)

@@ -6,6 +6,7 @@
 //! next one waits until all of its payments have settled.
 
 mod clients;
+mod costs;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::child::{Server, Starter};
 use crate::conditions::Condition;
 use crate::load::{Pace, Phase};
 use crate::place::{Ground, Place};
+use crate::receivers::Receivers;
 use crate::report::EngineReport;
 use crate::row_locks::RowLocks;
 use crate::rows::{Figure, PageTime, Row, Side};
@@ -42,6 +44,8 @@ pub struct Plan {
     pub duration: Duration,
     /// How long latency at a fixed pace is measured.
     pub latency_duration: Duration,
+    /// How long the full load is whose costs are measured.
+    pub costs_duration: Duration,
     /// Payments in the small database.
     pub small: u64,
     /// Payments in the large one.
@@ -59,18 +63,20 @@ impl Plan {
         warm_up: Duration::from_secs(2),
         duration: Duration::from_secs(10),
         latency_duration: Duration::from_secs(30),
+        costs_duration: Duration::from_secs(60),
         small: 10_000,
         large: 10_000_000,
         notified: 30_000,
         keeps_large: false,
     };
 
-    /// A plan that shows in about two minutes whether something is far off.
+    /// A plan that shows in some minutes whether something is far off.
     pub const QUICK: Self = Self {
         rounds: 2,
         warm_up: Duration::from_millis(500),
         duration: Duration::from_millis(1_500),
         latency_duration: Duration::from_secs(3),
+        costs_duration: Duration::from_secs(4),
         small: 10_000,
         large: 100_000,
         notified: 5_000,
@@ -88,10 +94,12 @@ impl Plan {
 
     /// The plan as conditions of its figures.
     pub fn conditions(&self) -> Vec<Condition> {
-        let Self { rounds, warm_up, duration, latency_duration, small, large, notified, .. } = self;
+        let Self { rounds, warm_up, duration, latency_duration, costs_duration, .. } = self;
+        let Self { small, large, notified, .. } = self;
         let loads = format!(
             "{rounds} rounds in turn, {duration:?} each after {warm_up:?}, {CONNECTIONS} \
-             connections; latency {latency_duration:?} at half of the peak"
+             connections; latency {latency_duration:?} at half of the peak, costs over \
+             {costs_duration:?}"
         );
         let data = format!(
             "{small} payments in the small database, {large} in the large one, {PAYERS} customers; \
@@ -147,6 +155,21 @@ impl Load {
             Self::TwoServers => "two servers, hot account",
         }
     }
+
+    /// Whether it leaves payments that settle.
+    fn pays(self) -> bool {
+        match self {
+            Self::Transfer
+            | Self::Hot
+            | Self::Exchange
+            | Self::TransferLarge
+            | Self::OneServer
+            | Self::TwoServers => true,
+            Self::NoopPost | Self::RowLocks | Self::SettledRowLocks | Self::NoopGet | Self::Get => {
+                false
+            }
+        }
+    }
 }
 
 /// Figures of an empty database.
@@ -168,8 +191,14 @@ const ON_SMALL: &[Row] = &[
 const ON_LARGE: &[Row] = &[Row::StartLarge, Row::Growth, Row::Pages, Row::PagesUnderLoad];
 
 const DELIVERIES: &[Row] = &[Row::Deliveries];
-const DISK: &[Row] = &[Row::Disk];
 const TWO_SERVERS: &[Row] = &[Row::TwoServers];
+
+/// Figures of a long time of full load.
+const COSTS: &[Row] =
+    &[Row::Processor, Row::Settled, Row::Device, Row::Commit, Row::Log, Row::Disk];
+
+/// Rows that are measured together: their name, and how.
+type Group<'a> = (&'static str, &'static [Row], fn(&mut Run<'a>) -> Result<()>);
 
 /// Measures the rows that are wanted. A group of rows that fails does not take the others along:
 /// its errors are given beside the report.
@@ -180,37 +209,26 @@ pub fn run(
     starter: &Starter,
 ) -> Result<(EngineReport, Vec<anyhow::Error>)> {
     let engine = ground.engine();
-    let wanted = wanted.iter().copied().filter(|row| row.is_of(engine)).collect();
     let report = EngineReport { conditions: plan.conditions(), ..EngineReport::default() };
-    let mut run = Run { ground, plan, wanted, starter, report };
+    let (receivers, large) = (None, None);
+    let mut run = Run { ground, plan, wanted: BTreeSet::new(), starter, receivers, large, report };
     let mut errors = Vec::new();
-    let mut note = |name: &str, result: Result<()>| {
-        if let Err(error) = result {
-            let error = error.context(format!("{engine}, {name}"));
-            println!("NOT MEASURED: {error:#}");
-            errors.push(error);
+    for is_notified in [false, true] {
+        let rows = wanted.iter().copied().filter(|row| row.is_of(engine));
+        run.wanted = rows.filter(|row| !is_notified || row.is_notified()).collect();
+        if is_notified && !run.wanted.is_empty() {
+            println!("{engine}: with a webhook endpoint");
+            run.receivers = Some(starter.receive()?);
         }
-    };
-    if run.wants(ON_EMPTY) {
-        note("an empty database", run.empty());
-    }
-    if run.wants(DELIVERIES) {
-        note("deliveries", run.deliveries());
-    }
-    if run.wants(&[ON_SMALL, DISK, TWO_SERVERS].concat()) {
-        let small = run.database("small", plan.small)?;
-        if run.wants(DISK) {
-            note("disk", run.disk(&small));
+        for (name, rows, measure) in Run::GROUPS {
+            if run.wants(rows)
+                && let Err(error) = measure(&mut run)
+            {
+                let error = error.context(format!("{engine}, {name}"));
+                println!("NOT MEASURED: {error:#}");
+                errors.push(error);
+            }
         }
-        if run.wants(ON_SMALL) {
-            note("a small database", run.small(&small));
-        }
-        if run.wants(TWO_SERVERS) {
-            note("two servers", run.two_servers(&small));
-        }
-    }
-    if run.wants(ON_LARGE) {
-        note("a large database", run.large());
     }
     let mut report = run.report;
     report.figures.sort_by_key(|figure| figure.row);
@@ -222,19 +240,51 @@ struct Run<'a> {
     plan: &'a Plan,
     wanted: BTreeSet<Row>,
     starter: &'a Starter,
+    /// Those to whom events are delivered, while that is measured.
+    receivers: Option<Receivers>,
+    /// The large database, once it was made.
+    large: Option<Place>,
     report: EngineReport,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    const GROUPS: [Group<'a>; 6] = [
+        ("an empty database", ON_EMPTY, Self::empty),
+        ("deliveries", DELIVERIES, Self::deliveries),
+        ("costs", COSTS, Self::costs),
+        ("a small database", ON_SMALL, Self::small),
+        ("two servers", TWO_SERVERS, Self::two_servers),
+        ("a large database", ON_LARGE, Self::large),
+    ];
+
     fn wants(&self, rows: &[Row]) -> bool {
         rows.iter().any(|row| self.wanted.contains(row))
     }
 
-    /// Keeps a figure, if it is wanted.
+    /// Starts a server on a database, whose events are delivered if that is measured.
+    fn serve(&self, place: &Place) -> Result<Server> {
+        let server = self.starter.serve(place)?;
+        if let Some(receivers) = &self.receivers {
+            server.notify(Some(&receivers.fast))?;
+        }
+        Ok(server)
+    }
+
+    fn clients(&self, server: &Server) -> Result<Clients<'a>> {
+        Clients::of(server, self.ground, self.receivers.is_some())
+    }
+
+    /// Keeps a figure, if it is wanted: that with a webhook endpoint beside the other.
     fn figure(&mut self, row: Row, value: f64, sides: Vec<Side>, note: impl Into<String>) {
-        if self.wanted.contains(&row) {
-            let goal = row.goal(self.ground.engine());
-            self.report.figures.push(Figure { row, value, sides, goal, note: note.into() });
+        if self.receivers.is_some() {
+            let mut figures = self.report.figures.iter_mut();
+            if let Some(figure) = figures.find(|figure| figure.row == row) {
+                figure.notified = Some(value);
+            }
+        } else if self.wanted.contains(&row) {
+            let (notified, aim) = (None, row.aim(self.ground.engine()));
+            let note = note.into();
+            self.report.figures.push(Figure { row, value, notified, sides, aim, note });
         }
     }
 
@@ -249,7 +299,9 @@ impl Run<'_> {
 
     fn throughput(&mut self, samples: &Samples<Load>) {
         let measured = Load::ALL.into_iter().filter(|load| samples.has(*load));
-        let rows = measured.map(|load| samples.throughput(load, load.name()));
+        let notified = if self.receivers.is_some() { ", with webhooks" } else { "" };
+        let name = |load: Load| format!("{}{notified}", load.name());
+        let rows = measured.map(|load| samples.throughput(load, &name(load)));
         self.report.throughput.extend(rows);
     }
 
@@ -329,25 +381,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn disk(&mut self, small: &Place) -> Result<()> {
-        // A start and an end bring the files into the shape that they have between two runs.
-        self.starter.serve(small)?.stop()?;
-        let before = small.bytes()?;
-        let server = self.starter.serve(small)?;
-        let clients = Clients::of(&server)?;
-        let phase = Phase { duration: self.plan.duration * 2, ..self.plan.closed() };
-        let sample = self.said("transfer-out, for the disk", clients.pay(&server, &phase)?);
-        server.stop()?;
-        let grown = small.bytes()?.saturating_sub(before) as f64;
-        let payments = sample.outcome.all;
-        let note = format!("{payments} payments, settled");
-        self.figure(Row::Disk, grown / 1_000.0 / payments as f64, Vec::new(), note);
-        Ok(())
-    }
-
-    fn small(&mut self, small: &Place) -> Result<()> {
-        let server = self.starter.serve(small)?;
-        let clients = Clients::of(&server)?;
+    fn small(&mut self) -> Result<()> {
+        let small = self.database("small", self.plan.small)?;
+        let server = self.serve(&small)?;
+        let clients = self.clients(&server)?;
         let yardstick = match self.wants(&[Row::RowLocks, Row::SettledRowLocks]) {
             true => Some(self.ground.fresh("row-locks")?),
             false => None,
@@ -406,21 +443,32 @@ impl Run<'_> {
             at(99.9)
         );
         self.figure(Row::Latency, at(99.0), Vec::new(), note);
-        self.report.latency = sample.curve();
+        if self.receivers.is_none() {
+            self.report.latency = sample.curve();
+        }
         Ok(())
     }
 
     fn large(&mut self) -> Result<()> {
-        let large = self.large_database()?;
+        let large = match self.large.take() {
+            Some(large) => large,
+            None => self.large_database()?,
+        };
+        let measured = self.on_large(&large);
+        self.large = Some(large);
+        measured
+    }
+
+    fn on_large(&mut self, large: &Place) -> Result<()> {
         let count = self.plan.large;
         let mut seconds = Vec::new();
         for _ in 0..self.plan.rounds {
-            let server = self.starter.serve(&large)?;
+            let server = self.starter.serve(large)?;
             seconds.push(server.ready_after().as_secs_f64());
             server.stop()?;
         }
         self.figure(Row::StartLarge, median(seconds), Vec::new(), format!("{count} payments"));
-        let server = self.starter.serve(&large)?;
+        let server = self.serve(large)?;
         if self.wants(&[Row::Pages]) {
             let small = self.database("small-pages", self.plan.small)?;
             let small = self.starter.serve(&small)?;
@@ -433,21 +481,23 @@ impl Run<'_> {
         if self.wants(&[Row::Growth]) {
             self.growth(&server)?;
         }
+        // The database may be kept for runs without an endpoint.
+        server.notify(None)?;
         server.stop()
     }
 
     /// The small database is a new one in each round, as it grows while it is measured.
     fn growth(&mut self, large: &Server) -> Result<()> {
         let phase = self.plan.closed();
-        let clients = Clients::of(large)?;
+        let clients = self.clients(large)?;
         let loads = [Load::Transfer, Load::TransferLarge];
         let samples = Samples::take(self.plan.rounds, &loads, |load| {
             if load == Load::TransferLarge {
                 return Ok(self.said(load.name(), clients.pay(large, &phase)?));
             }
             let small = self.database("small-growing", self.plan.small)?;
-            let server = self.starter.serve(&small)?;
-            let sample = Clients::of(&server)?.pay(&server, &phase)?;
+            let server = self.serve(&small)?;
+            let sample = self.clients(&server)?.pay(&server, &phase)?;
             server.stop()?;
             Ok(self.said(load.name(), sample))
         })?;
@@ -500,7 +550,7 @@ impl Run<'_> {
 
     /// One client reads the newest payments again and again while others pay.
     fn pages_under_load(&mut self, server: &Server) -> Result<()> {
-        let clients = Clients::of(server)?;
+        let clients = self.clients(server)?;
         let (mut p50, mut p99) = (Vec::new(), Vec::new());
         for _ in 0..self.plan.rounds {
             let pay = || clients.pay(server, &self.plan.closed());
@@ -514,9 +564,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn two_servers(&mut self, small: &Place) -> Result<()> {
-        let servers = [self.starter.serve(small)?, self.starter.serve(small)?];
-        let clients = Clients::of(&servers[0])?;
+    fn two_servers(&mut self) -> Result<()> {
+        let small = self.database("small", self.plan.small)?;
+        let servers = [self.starter.serve(&small)?, self.starter.serve(&small)?];
+        let clients = self.clients(&servers[0])?;
         let loads = [Load::OneServer, Load::TwoServers];
         let phase = self.plan.closed();
         let samples = Samples::take(self.plan.rounds, &loads, |load| {

@@ -5,8 +5,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
+use store::engine::Engine as _;
+use store::sql::Value;
+use store::{SqliteFile, journal_of};
 
+use crate::counters::{Counters, TABLE_BYTES, TREES};
 use crate::postgres::Cluster;
+
+/// The file of an embedded database, in a folder of its own.
+const FILE: &str = "bench.db";
 
 /// A kind of database.
 #[derive(
@@ -67,6 +74,14 @@ impl Ground {
         Ok(is_there.then_some(Place { site, is_kept: true }))
     }
 
+    /// The counters of the database's server now; none of an embedded database.
+    pub fn counters(&self) -> Result<Counters> {
+        match self {
+            Self::Sqlite(_) => Ok(Counters::default()),
+            Self::Postgres(cluster) => cluster.counters(),
+        }
+    }
+
     fn site(&self, name: &str) -> Result<Site> {
         Ok(match self {
             Self::Sqlite(folder) => Site::Sqlite { folder: folder.canonicalize()?.join(name) },
@@ -104,7 +119,7 @@ impl Place {
     /// The value of `--database-url`.
     pub fn url(&self) -> String {
         match &self.site {
-            Site::Sqlite { folder } => format!("sqlite://{}", folder.join("bench.db").display()),
+            Site::Sqlite { folder } => format!("sqlite://{}", folder.join(FILE).display()),
             Site::Postgres { cluster, name } => cluster.url_of(name),
         }
     }
@@ -120,6 +135,35 @@ impl Place {
                 Ok(bytes)
             }
             Site::Postgres { cluster, name } => cluster.bytes_of(name),
+        }
+    }
+
+    /// The size of each table, and what there is to know of its B-trees. An embedded database must
+    /// have no connections.
+    pub fn tables(&self) -> Result<Counters> {
+        /// A table in the order of its key has no index for it.
+        const TREES_OF: &str = "select tbl_name, count(*) from sqlite_schema where rootpage > 0 \
+            group by tbl_name";
+        const BYTES_OF: &str = "select coalesce(tbl_name, d.name), sum(pgsize) from dbstat d \
+            left join sqlite_schema s on s.name = d.name group by 1";
+        match &self.site {
+            Site::Postgres { cluster, name } => cluster.tables_of(name),
+            Site::Sqlite { folder } => {
+                let file = folder.join(FILE);
+                let mut connection = SqliteFile::new(&file).auditor()?;
+                let mut counters = Counters::default();
+                for (sql, name) in [(TREES_OF, TREES), (BYTES_OF, TABLE_BYTES)] {
+                    connection.query(sql, &[], 2, &mut |values| {
+                        if let [Value::Text(table), Value::Int(count)] = &*values {
+                            counters.add_of_table(name, table, *count as f64);
+                        }
+                        Ok(())
+                    })?;
+                }
+                let journal = std::fs::metadata(journal_of(&file))?.len();
+                counters.add_of_table(TABLE_BYTES, "journal", journal as f64);
+                Ok(counters)
+            }
         }
     }
 

@@ -85,7 +85,7 @@ fn throughput(report: &Report) -> Vec<Bar> {
     let bars = engines.flat_map(|((engine, report), colour)| {
         report.throughput.iter().map(move |load| Bar {
             name: format!("{engine}: {}", load.load),
-            value: load.per_second,
+            value: load.settled_per_second.unwrap_or(load.per_second),
             colour,
         })
     });

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use tokio_postgres::{Client, NoTls};
 
+use crate::counters::{Counters, ENTRIES, LOG_BYTES, TABLE_BYTES};
+
 /// The database that every cluster has, to make others from.
 const MAINTENANCE_DATABASE: &str = "postgres";
 
@@ -100,6 +102,40 @@ impl Cluster {
             Ok(client.query_one("select pg_database_size($1)", &[&name]).await?.get::<_, i64>(0))
         })?;
         Ok(u64::try_from(bytes)?)
+    }
+
+    /// The end of its log, and the processor time of its processes but this one.
+    pub fn counters(&self) -> Result<Counters> {
+        const LOG: &str = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8";
+        const PROCESSES: &str =
+            "select backend_type, pid from pg_stat_activity where pid <> pg_backend_pid()";
+        blocking(async {
+            let client = connect(&self.url_of(MAINTENANCE_DATABASE)).await?;
+            let mut counters = Counters::default();
+            counters.add(LOG_BYTES, client.query_one(LOG, &[]).await?.get(0));
+            for row in client.query(PROCESSES, &[]).await? {
+                counters.add_backend(row.get(0), row.get(1));
+            }
+            Ok(counters)
+        })
+    }
+
+    /// The size of each table of a database, and the rows and index entries written to it.
+    pub fn tables_of(&self, name: &str) -> Result<Counters> {
+        const TABLES: &str = "select relname::text, pg_total_relation_size(relid)::float8, \
+            (n_tup_ins + n_tup_upd + (n_tup_ins + n_tup_upd - n_tup_hot_upd) * indexes)::float8 \
+            from pg_stat_user_tables cross join lateral \
+            (select count(*) as indexes from pg_index where indrelid = relid) as found";
+        blocking(async {
+            let client = connect(&self.url_of(name)).await?;
+            let mut counters = Counters::default();
+            for row in client.query(TABLES, &[]).await? {
+                let table = row.get(0);
+                counters.add_of_table(TABLE_BYTES, table, row.get(1));
+                counters.add_of_table(ENTRIES, table, row.get(2));
+            }
+            Ok(counters)
+        })
     }
 
     /// The version, and the settings that decide about durability and speed.

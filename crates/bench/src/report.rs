@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Condition;
 use crate::place::Engine;
 use crate::plot;
-use crate::rows::{Figure, Goal, LatencyPoint, PageTime, Row, Side, Throughput};
+use crate::rows::{Aim, Breakdown, Figure, LatencyPoint, PageTime, Part, Row, Side, Throughput};
 
 /// The file that programs read; the others are written from it.
 const JSON: &str = "results.json";
@@ -31,6 +31,9 @@ pub struct EngineReport {
     pub latency: Vec<LatencyPoint>,
     /// Times of pages.
     pub pages: Vec<PageTime>,
+    /// The costs of a payment.
+    #[serde(default)]
+    pub costs: Vec<Breakdown>,
 }
 
 /// The last results of each engine.
@@ -72,8 +75,14 @@ impl Report {
             .to_owned();
         for (engine, report) in &self.engines {
             text += &format!("\n## {engine}\n\n{}", report.figures_table());
-            text += "\nEvery load, medians of its rounds. The last column counts the time until \
-                     all payments of the load had settled:\n\n";
+            for Breakdown { title, parts } in &report.costs {
+                text += &format!("\n| {title} | | with webhooks |\n|---|---:|---:|\n");
+                for [name, value, notified] in parts.iter().map(part_cells) {
+                    text += &format!("| {name} | {value} | {notified} |\n");
+                }
+            }
+            text += "\nEvery load, medians of its rounds. The last column is the payments that came \
+                     to `COMPLETED` in the time that is measured:\n\n";
             text += &report.throughput_table();
             if !report.pages.is_empty() {
                 text += "\nPages of 20 transactions, median times:\n\n";
@@ -95,15 +104,15 @@ impl Report {
 impl EngineReport {
     /// The rows as a table.
     fn figures_table(&self) -> String {
-        let mut table = "| row | ours | against | figure | goal | met | |\n\
-                         |---|---:|---:|---:|---:|---|---|\n"
+        let mut table = "| row | ours | against | figure | with webhooks | aim | met | |\n\
+                         |---|---:|---:|---:|---:|---:|---|---|\n"
             .to_owned();
         for figure in &self.figures {
-            let [row, ours, against, value, goal, met, note] = cells(figure);
+            let [row, ours, against, value, notified, aim, met, note] = cells(figure);
             // Writing to a string cannot fail.
             let _ = writeln!(
                 table,
-                "| {row} | {ours} | {against} | **{value}** | {goal} | {met} | {note} |"
+                "| {row} | {ours} | {against} | **{value}** | {notified} | {aim} | {met} | {note} |"
             );
         }
         table
@@ -113,14 +122,14 @@ impl EngineReport {
         let mut table = "| load | per second | p50 | p99 | per second, settled |\n\
                          |---|---:|---:|---:|---:|\n"
             .to_owned();
-        for Throughput { load, per_second, sustained_per_second, p50_millis, p99_millis } in
+        for Throughput { load, per_second, settled_per_second, p50_millis, p99_millis } in
             &self.throughput
         {
-            let sustained = sustained_per_second.map(|rate| format!("{rate:.0}"));
+            let settled = settled_per_second.map(|rate| format!("{rate:.0}"));
             let _ = writeln!(
                 table,
                 "| {load} | {per_second:.0} | {p50_millis:.2} ms | {p99_millis:.2} ms | {} |",
-                sustained.unwrap_or_default()
+                settled.unwrap_or_default()
             );
         }
         table
@@ -155,10 +164,17 @@ impl EngineReport {
     /// The rows for a terminal.
     pub fn print(&self, engine: Engine) {
         println!("\n{engine}");
-        let header = ["row", "ours", "against", "figure", "goal", "met", ""].map(str::to_owned);
+        let header = ["row", "ours", "against", "figure", "with webhooks", "aim", "met", ""];
+        let header = header.map(str::to_owned);
         let rows = self.figures.iter().map(cells);
         let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
         print!("{}", switchyard::command::aligned(&rows));
+        for Breakdown { title, parts } in &self.costs {
+            let header = [&**title, "", "with webhooks"].map(str::to_owned);
+            let rows: Vec<_> =
+                std::iter::once(header).chain(parts.iter().map(part_cells)).collect();
+            print!("\n{}", switchyard::command::aligned(&rows));
+        }
         println!();
         for Condition { name, value } in &self.conditions {
             println!("{name}: {value}");
@@ -166,17 +182,22 @@ impl EngineReport {
     }
 }
 
-/// The cells of a row: what, ours, against, figure, goal, met, note.
-fn cells(figure: &Figure) -> [String; 7] {
-    let Figure { row, value, sides, goal, note } = figure;
+/// The cells of a row of costs.
+fn part_cells(Part { name, value, notified }: &Part) -> [String; 3] {
+    [name.clone(), value.map(digits).unwrap_or_default(), notified.map(digits).unwrap_or_default()]
+}
+
+/// The cells of a row: what, ours, against, figure, with webhooks, aim, met, note.
+fn cells(figure: &Figure) -> [String; 8] {
+    let Figure { row, value, notified, sides, aim, note } = figure;
     let side = |at: usize| {
         let said = |Side { value, unit, .. }: &Side| format!("{}{unit}", digits(*value));
         sides.get(at).map(said).unwrap_or_default()
     };
     let with_unit = |value: f64| format!("{} {}", digits(value), row.unit()).trim_end().to_owned();
-    let goal_text = match goal {
-        Some(Goal::AtLeast(bound)) => format!("≥ {}", with_unit(*bound)),
-        Some(Goal::AtMost(bound)) => format!("≤ {}", with_unit(*bound)),
+    let aim_text = match aim {
+        Some(Aim::AtLeast(bound)) => format!("≥ {}", with_unit(*bound)),
+        Some(Aim::AtMost(bound)) => format!("≤ {}", with_unit(*bound)),
         None => String::new(),
     };
     let met = match figure.is_met() {
@@ -195,7 +216,9 @@ fn cells(figure: &Figure) -> [String; 7] {
         notes.push(note.clone());
     }
     let what = row.what().to_owned();
-    [what, side(0), side(1), with_unit(*value), goal_text, met.to_owned(), notes.join("; ")]
+    let (figure, notified) = (with_unit(*value), notified.map(with_unit).unwrap_or_default());
+    let note = notes.join("; ");
+    [what, side(0), side(1), figure, notified, aim_text, met.to_owned(), note]
 }
 
 /// Three digits that count.
@@ -212,30 +235,34 @@ fn digits(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn figure(row: Row, value: f64, goal: Goal) -> Figure {
+    fn figure(row: Row, value: f64, aim: Aim) -> Figure {
         let sides = vec![Side::new("ours", 50.0, "/s"), Side::new("theirs", 100.0, "/s")];
-        Figure { row, value, sides, goal: Some(goal), note: "seen".to_owned() }
+        let notified = Some(value * 2.0);
+        Figure { row, value, notified, sides, aim: Some(aim), note: "seen".to_owned() }
     }
 
     #[test]
-    fn a_row_shows_both_sides_and_whether_the_goal_is_met() {
+    fn a_row_shows_both_sides_and_whether_the_aim_is_met() {
         let report = EngineReport {
             figures: vec![
-                figure(Row::Transfer, 0.5, Goal::AtLeast(0.4)),
-                figure(Row::Latency, 12.0, Goal::AtMost(10.0)),
+                figure(Row::Transfer, 0.5, Aim::AtLeast(0.4)),
+                figure(Row::Latency, 12.0, Aim::AtMost(10.0)),
             ],
             ..EngineReport::default()
         };
         let table = report.figures_table();
-        assert!(table.contains("| 50.0/s | 100/s | **0.50** | ≥ 0.40 | yes | seen |"), "{table}");
-        assert!(table.contains("| **12.0 ms** | ≤ 10.0 ms | NO | seen |"), "{table}");
+        assert!(
+            table.contains("| 50.0/s | 100/s | **0.50** | 1.00 | ≥ 0.40 | yes | seen |"),
+            "{table}"
+        );
+        assert!(table.contains("| **12.0 ms** | 24.0 ms | ≤ 10.0 ms | NO | seen |"), "{table}");
     }
 
     #[test]
     fn a_run_replaces_what_is_kept_of_its_own_engine_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let report = |engine: Engine, value: f64| {
-            let figures = vec![figure(Row::Transfer, value, Goal::AtLeast(0.4))];
+            let figures = vec![figure(Row::Transfer, value, Aim::AtLeast(0.4))];
             let latency = vec![
                 LatencyPoint { percent: 50.0, millis: 1.0 },
                 LatencyPoint { percent: 99.9, millis: 7.0 },

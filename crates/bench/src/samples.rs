@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use crate::counters::Window;
 use crate::load::Outcome;
 use crate::rows::{LatencyPoint, Throughput};
 
@@ -22,13 +23,20 @@ pub struct Sample {
     pub outcome: Outcome,
     /// How long payments took to settle after the phase; none for loads that pay nothing.
     pub settled_after: Option<Duration>,
+    /// The growth of counters while it was measured, where they were read.
+    pub window: Option<Window>,
 }
 
 impl Sample {
-    /// Payments a second over the load and what it left behind.
-    fn sustained_per_second(&self) -> Option<f64> {
-        let time = self.outcome.took + self.settled_after?;
-        Some(self.outcome.all as f64 / time.as_secs_f64())
+    /// Payments completed in a second while it was measured; none for loads that pay nothing.
+    pub fn settled_per_second(&self) -> Option<f64> {
+        self.settled_after?;
+        self.window.as_ref().map(Window::completed_per_second)
+    }
+
+    /// Operations a second. A payment counts once it is completed.
+    fn per_second(&self) -> f64 {
+        self.settled_per_second().unwrap_or_else(|| self.outcome.per_second())
     }
 
     /// One line of progress.
@@ -40,9 +48,11 @@ impl Sample {
             outcome.millis_at(50.0),
             outcome.millis_at(99.0)
         );
-        if let (Some(after), Some(rate)) = (self.settled_after, self.sustained_per_second()) {
-            let after = after.as_secs_f64();
-            line += &format!("   settled {after:.1} s later, {rate:.0}/s with that");
+        if let Some(rate) = self.settled_per_second() {
+            line += &format!("   settled {rate:.0}/s");
+        }
+        if let Some(after) = self.settled_after {
+            line += &format!("   the rest {:.1} s later", after.as_secs_f64());
         }
         line
     }
@@ -91,24 +101,23 @@ impl<L: Copy + Ord + std::fmt::Debug> Samples<L> {
     /// Throughput of one load, as a multiple of another's.
     pub fn ratio(&self, ours: L, yardstick: L) -> f64 {
         let pairs = self.of(ours).iter().zip(self.of(yardstick));
-        let rate = |sample: &Sample| sample.outcome.per_second();
-        median(pairs.map(|(ours, yardstick)| rate(ours) / rate(yardstick)))
+        median(pairs.map(|(ours, yardstick)| ours.per_second() / yardstick.per_second()))
     }
 
-    /// Operations a second.
+    /// Operations a second. A payment counts once it is completed.
     pub fn per_second(&self, load: L) -> f64 {
-        median(self.of(load).iter().map(|sample| sample.outcome.per_second()))
+        median(self.of(load).iter().map(Sample::per_second))
     }
 
     /// The figures of a load, under a name for people.
     pub fn throughput(&self, load: L, name: &str) -> Throughput {
         let samples = self.of(load);
         let at = |percent| median(samples.iter().map(|it| it.outcome.millis_at(percent)));
-        let sustained: Vec<_> = samples.iter().filter_map(Sample::sustained_per_second).collect();
+        let settled: Vec<_> = samples.iter().filter_map(Sample::settled_per_second).collect();
         Throughput {
             load: name.to_owned(),
-            per_second: self.per_second(load),
-            sustained_per_second: (!sustained.is_empty()).then(|| median(sustained)),
+            per_second: median(samples.iter().map(|sample| sample.outcome.per_second())),
+            settled_per_second: (!settled.is_empty()).then(|| median(settled)),
             p50_millis: at(50.0),
             p99_millis: at(99.0),
         }

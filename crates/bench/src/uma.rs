@@ -185,7 +185,7 @@ fn measure(
         Load::Within => pay(here, here, amounts, phase)?,
         Load::Between => pay(here, there, amounts, phase)?,
     };
-    Ok(Sample { outcome, settled_after: None })
+    Ok(Sample { outcome, settled_after: None, window: None })
 }
 
 /// Payments from one institution to customers of one. Counted is what the payees' institution has
@@ -195,7 +195,7 @@ fn pay(here: &Institution, to: &Institution, amounts: &Amounts, phase: &Phase) -
     let address = here.server.address();
     let accepted = load::run(phase, async |_| payments.open(address).await)?;
     let settled_after = here.server.settle()? + to.server.settle()?;
-    let accepting = Sample { outcome: accepted, settled_after: Some(settled_after) };
+    let accepting = Sample { outcome: accepted, settled_after: Some(settled_after), window: None };
     println!("{:<32} {}", "  quote + execute", accepting.line());
     let latencies = payments.latencies(&to.books()?)?;
     Outcome::counted(accepting.outcome.took + settled_after, latencies)

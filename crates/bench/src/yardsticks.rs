@@ -31,15 +31,29 @@ use service::App;
 use switchyard::config::{self, Command};
 use switchyard::{serve, telemetry};
 
+use crate::counters::{ALLOCATED_BYTES, ALLOCATIONS};
+
 /// Where the payment is that pays nothing, below the version of the API.
 pub const TRANSFER_OUT: &str = "/bench/transfer-out";
 
 /// Where the transaction is that was never stored, below the version of the API.
 pub const TRANSACTION: &str = "/bench/transactions/one";
 
+/// Where the allocations are counted, below the version of the API.
+pub const ALLOCATED: &str = "/bench/allocated";
+
+/// The allocations of a server so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Allocated {
+    /// How many.
+    pub count: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
 /// Serves until the process is asked to stop, with the options of `switchyard serve`. Returns the
 /// exit code.
-pub fn serve(options: &[String]) -> Result<u8> {
+pub fn serve(options: &[String], allocated: fn() -> Allocated) -> Result<u8> {
     let line = ["switchyard", "serve"].into_iter().map(str::to_owned).chain(options.to_vec());
     let line = line.map(std::ffi::OsString::from);
     let config = match config::read(line, &std::env::vars_os().collect()) {
@@ -50,12 +64,13 @@ pub fn serve(options: &[String]) -> Result<u8> {
     let filter = telemetry::filter(|name| std::env::var(name).ok()).map_err(anyhow::Error::msg)?;
     telemetry::start_log(config.log_format, filter);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(serve::run_beside(&config, options, routes));
+    let served =
+        runtime.block_on(serve::run_beside(&config, options, |app| routes(app, allocated)));
     runtime.shutdown_background();
     served.map_err(|failure| anyhow::anyhow!("{failure}"))
 }
 
-fn routes(app: &App) -> Router {
+fn routes(app: &App, allocated: fn() -> Allocated) -> Router {
     let bodies = bodies(app).expect("an ordinary transaction");
     let guarded = |any_of: &'static [Permission]| {
         let guard = auth::Guard { app: app.clone(), any_of, takes_body: true };
@@ -67,8 +82,14 @@ fn routes(app: &App) -> Router {
         .route("/bench/transfer-out", pay)
         .route("/bench/transactions/{id}", read)
         .layer(from_fn_with_state(app.clone(), api::finish))
+        .route(ALLOCATED, get(async move || as_counters(allocated())))
         .with_state(Arc::new(bodies));
     Router::new().nest(&format!("/{}", api::VERSION), routes)
+}
+
+/// As `/metrics` has counters.
+fn as_counters(Allocated { count, bytes }: Allocated) -> String {
+    format!("{ALLOCATIONS} {count}\n{ALLOCATED_BYTES} {bytes}\n")
 }
 
 /// The answer.

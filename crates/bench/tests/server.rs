@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bench::child::{self, Starter};
+use bench::counters::{COMPLETED, JOURNAL_BYTES, TABLE_BYTES, THREADS};
 use bench::http::{self, Client, Heads};
 use bench::load::{self, Pace, Phase};
 use bench::place::Ground;
@@ -72,11 +73,16 @@ fn check(ground: &Ground, logs: &Path) {
     server.settle().expect("payments settle");
     let all = client.get("/transactions?limit=1").expect("a list");
     assert_eq!(all["totalCount"], PAYERS + PAYMENTS + paid, "no-ops store nothing");
+    let counters = server.counters().expect("counters");
+    assert_eq!(counters.total(COMPLETED) as u64, paid, "each payment is completed once");
+    assert!(counters.total(THREADS) > 0.0 && counters.total(JOURNAL_BYTES) > 0.0, "{counters:?}");
     let memory = server.memory().expect("memory");
     assert!(memory.resident > 0 && memory.peak >= memory.resident, "{memory:?}");
     server.stop().expect("an orderly end");
 
     assert!(place.bytes().expect("files") > empty);
+    let sizes = place.tables().expect("tables").by(TABLE_BYTES, "table");
+    assert!(sizes["transactions"] > 0.0 && sizes["journal"] > 0.0, "{sizes:?}");
     let line = ["switchyard", "verify", "--database-url", &place.url()].map(OsString::from);
     let config = config::read(line, &config::Environment::new()).expect("a good line");
     let engine = config.database.engine();

@@ -29,6 +29,7 @@ thread_local! {
 
 /// Makes bytes smaller.
 pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
+    metrics::counter!("switchyard_zstd_calls_total", "operation" => "compress").increment(1);
     COMPRESSOR.with_borrow_mut(|kept| {
         let compressor = kept.get_or_insert_with(|| {
             Compressor::with_dictionary(LEVEL, DICTIONARY).expect("there is memory for it")
@@ -41,6 +42,7 @@ pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
 
 /// The bytes that were compressed; nothing if these are none.
 pub(crate) fn decompress(compressed: &[u8]) -> Option<Vec<u8>> {
+    metrics::counter!("switchyard_zstd_calls_total", "operation" => "decompress").increment(1);
     let compressed = compressed.strip_prefix(&[NUMBER])?;
     let length = zstd_safe::get_frame_content_size(compressed).ok()??;
     let length = usize::try_from(length).ok().filter(|length| *length <= LENGTH_MAX)?;

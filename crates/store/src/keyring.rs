@@ -252,6 +252,7 @@ impl SealingKey {
 
     /// Seals `plain` for one place.
     pub(crate) fn seal(&self, place: &[u8], plain: &[u8]) -> Vec<u8> {
+        metrics::counter!("switchyard_aead_calls_total", "operation" => "seal").increment(1);
         let digest = hmac(&self.nonces, &[place, plain]);
         let nonce =
             XNonce::try_from(&digest[..NONCE_LENGTH]).expect("a hash is longer than a nonce");
@@ -262,6 +263,7 @@ impl SealingKey {
 
     /// Opens a value that was sealed for the same place; nothing if it was not.
     pub(crate) fn open(&self, place: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        metrics::counter!("switchyard_aead_calls_total", "operation" => "open").increment(1);
         let (nonce, sealed) = sealed.split_at_checked(NONCE_LENGTH)?;
         let payload = Payload { msg: sealed, aad: place };
         self.cipher.decrypt(&XNonce::try_from(nonce).ok()?, payload).ok()

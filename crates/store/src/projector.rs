@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::Level;
 
@@ -116,9 +116,13 @@ impl Projector {
             }
             let Some((base, generation)) = memtable.next() else { continue };
             let connection = &mut *self.connection;
+            #[expect(clippy::disallowed_methods, reason = "it is only measured")]
+            let start = Instant::now();
             match project_generation(connection, &self.keyring, &memtable, (base, &generation)) {
                 Ok(()) => {
                     is_full = false;
+                    metrics::histogram!("switchyard_projection_seconds").record(start.elapsed());
+                    count(&generation);
                     memtable.projected(generation.end());
                     if said.take() == Some(Level::ERROR) {
                         tracing::info!("tables follow the journal again");
@@ -136,6 +140,18 @@ impl Projector {
                 }
             }
         }
+    }
+}
+
+/// Counts the records that were written, by table.
+fn count(generation: &Generation<RecordKey, Values>) {
+    let mut tables = BTreeMap::<u16, u64>::new();
+    for (key, _) in generation.records() {
+        *tables.entry(key.table).or_default() += 1;
+    }
+    for (number, count) in tables {
+        let table = catalogue::table(number).map_or("unknown", |shape| shape.table);
+        metrics::counter!("switchyard_projected_records_total", "table" => table).increment(count);
     }
 }
 

@@ -18,7 +18,7 @@ use domain::platform::Platform;
 use domain::quote::Quote;
 use domain::time::Timestamp;
 use domain::token::Token;
-use domain::transaction::Transaction;
+use domain::transaction::{Status, Transaction};
 use domain::transition::Moved;
 use domain::uma_peer::UmaPeer;
 use uuid::Uuid;
@@ -88,6 +88,17 @@ impl Changes {
             timers: !self.tables.platforms.is_empty() || self.timers.values().any(Option::is_some),
             callers: !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty(),
         }
+    }
+
+    /// Counts the payments that a committed batch has completed; the cache is from before it.
+    pub(crate) fn count_completed(&self, cache: &mut Remembered) {
+        let is_completed = |payment: &Transaction| payment.status() == Status::Completed;
+        let completed = self.tables.transactions.rows().filter(|payment| {
+            let before = Transaction::remembered(cache).get(&payment.id()).cloned().flatten();
+            is_completed(payment) && !before.is_some_and(|before| is_completed(&before))
+        });
+        let count = completed.count() as u64;
+        metrics::counter!("switchyard_payments_completed_total").increment(count);
     }
 
     /// The owners whose data keys are erased.

@@ -9,6 +9,10 @@ use crate::workspace::{self, Workspace};
 /// because a folder for temporary files may be in memory, where nothing is ever synced to a disk.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let folder = workspace.target_folder()?.join("bench");
+    // `run` does not build the server that counts its allocations.
+    let mut build = workspace.cargo(&["build", "--profile", release::PUBLISHED, "--locked"]);
+    build.args(["--quiet", "--package", "bench", "--bins"]);
+    workspace::run(build)?;
     let mut command = workspace.cargo(&["run", "--profile", release::PUBLISHED, "--locked"]);
     command.args(["--quiet", "--package", "bench", "--"]);
     command.env("SWITCHYARD_BENCH_FOLDER", folder).args(arguments);

@@ -8,12 +8,14 @@ use domain::id::Owner;
 
 use super::Load;
 use crate::child::{self, Server};
+use crate::counters::Window;
 use crate::http::Client;
 use crate::load::{self, Outcome, Phase};
+use crate::place::Ground;
 use crate::row_locks::{Booked, RowLocks};
 use crate::samples::{Sample, median};
 use crate::sessions::{self, Exchanges, Payer, Posts, Reads};
-use crate::time::now;
+use crate::time::{now, pause};
 use crate::yardsticks;
 
 /// Pages that transactions to look at are taken from, at each end of the list.
@@ -42,7 +44,10 @@ const LISTS: [(&str, &str); 5] = [
 ];
 
 /// The requests of the clients of one database.
-pub(super) struct Clients {
+pub(super) struct Clients<'a> {
+    ground: &'a Ground,
+    /// Whether events are delivered, all of them before the next load.
+    is_notified: bool,
     noop_post: Posts,
     transfers: Posts,
     hot: Posts,
@@ -51,8 +56,8 @@ pub(super) struct Clients {
     reads: Reads,
 }
 
-impl Clients {
-    pub(super) fn of(server: &Server) -> Result<Self> {
+impl<'a> Clients<'a> {
+    pub(super) fn of(server: &Server, ground: &'a Ground, is_notified: bool) -> Result<Self> {
         let heads = child::heads();
         let mut client = server.client();
         let payers = sessions::payers(&mut client)?;
@@ -60,6 +65,8 @@ impl Clients {
         let hot = std::slice::from_ref(one);
         let paths = paths(&mut client)?;
         Ok(Self {
+            ground,
+            is_notified,
             noop_post: Posts::transfers(&heads, yardsticks::TRANSFER_OUT, &payers),
             transfers: Posts::transfers(&heads, "/transfer-out", &payers),
             hot: Posts::transfers(&heads, "/transfer-out", hot),
@@ -92,21 +99,52 @@ impl Clients {
             let row_locks = row_locks.context("no yardstick was set up")?;
             load::run(phase, async |_| row_locks.open(booked).await)
         };
-        let (outcome, pays) = match load {
-            Load::NoopPost => (post(&self.noop_post)?, false),
-            Load::Transfer | Load::TransferLarge => (post(&self.transfers)?, true),
-            Load::Hot | Load::OneServer | Load::TwoServers => (post(&self.hot)?, true),
+        let (outcome, window) = self.watched(servers, phase, || match load {
+            Load::NoopPost => post(&self.noop_post),
+            Load::Transfer | Load::TransferLarge => post(&self.transfers),
+            Load::Hot | Load::OneServer | Load::TwoServers => post(&self.hot),
             Load::Exchange => {
                 let exchanges = &self.exchanges;
-                (load::run(phase, async |number| exchanges.open(at(number)).await)?, true)
+                load::run(phase, async |number| exchanges.open(at(number)).await)
             }
-            Load::NoopGet => (read(&self.noop_get)?, false),
-            Load::Get => (read(&self.reads)?, false),
-            Load::RowLocks => (lock(Booked::Accepted)?, false),
-            Load::SettledRowLocks => (lock(Booked::Settled)?, false),
+            Load::NoopGet => read(&self.noop_get),
+            Load::Get => read(&self.reads),
+            Load::RowLocks => lock(Booked::Accepted),
+            Load::SettledRowLocks => lock(Booked::Settled),
+        })?;
+        let settled_after = if load.pays() { Some(servers[0].settle()?) } else { None };
+        if load.pays() && self.is_notified {
+            servers[0].deliver()?;
+        }
+        Ok(Sample { outcome, settled_after, window: Some(window) })
+    }
+
+    /// Runs a load, and reads counters at both ends of the time that is measured.
+    fn watched<T>(
+        &self,
+        servers: &[Server],
+        phase: &Phase,
+        load: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Window)> {
+        let read = || {
+            let mut counters = self.ground.counters()?;
+            for server in servers {
+                counters.merge(server.counters()?);
+            }
+            anyhow::Ok((now(), counters))
         };
-        let settled_after = if pays { Some(servers[0].settle()?) } else { None };
-        Ok(Sample { outcome, settled_after })
+        let began = now();
+        std::thread::scope(|scope| {
+            let window = scope.spawn(|| {
+                pause(phase.warm_up);
+                let from = read()?;
+                pause((phase.warm_up + phase.duration).saturating_sub(began.elapsed()));
+                anyhow::Ok(Window::between(&from, &read()?))
+            });
+            let done = load();
+            let window = window.join().expect("the thread does not panic");
+            Ok((done?, window?))
+        })
     }
 }
 

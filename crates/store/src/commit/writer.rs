@@ -214,6 +214,7 @@ impl Writer {
         }
         match self.run_and_write(units) {
             Ok(mut changes) => {
+                changes.count_completed(&mut self.cache);
                 self.subscribers.publish(changes.take_wake_ups());
                 changes.remember(&mut self.cache);
                 Ok(())

@@ -375,6 +375,8 @@ pub(crate) struct Tail {
 pub(crate) struct Prepared {
     writes: Vec<Write>,
     rows: Vec<Appended>,
+    frames: usize,
+    bytes: usize,
 }
 
 /// A row that is appended: the chain behind it, and its changes.
@@ -432,10 +434,12 @@ impl Tail {
         let known = (&self.keys.journal, &mut self.keys.data);
         writes.extend(data_keys::of_change_sets(connection, keyring, known, &mut sets)?);
         let (mut rows, mut appended) = (Vec::new(), Vec::new());
+        let (mut count, mut bytes) = (0, 0);
         for sets in in_rows(sets) {
-            let place = chain.place(EPOCH, at);
-            let body = frames::seal(&self.keys, place, &to_frames(&sets))
+            let (place, frames) = (chain.place(EPOCH, at), to_frames(&sets));
+            let body = frames::seal(&self.keys, place, &frames)
                 .map_err(|error| StoreError::Engine(error.to_string()))?;
+            (count, bytes) = (count + frames.len(), bytes + body.len());
             let row = chain.row(place, body);
             chain.take(&row).map_err(|error| StoreError::Engine(error.to_string()))?;
             rows.push(values(row)?);
@@ -445,7 +449,7 @@ impl Tail {
         if !rows.is_empty() {
             writes.push(Write { shape: &JOURNAL, change: Change::Insert, rows });
         }
-        Ok(Prepared { writes, rows: appended })
+        Ok(Prepared { writes, rows: appended, frames: count, bytes })
     }
 }
 
@@ -464,6 +468,11 @@ impl Prepared {
         connection.write(self.writes)?;
         let end = self.rows.last().map(|(chain, _)| chain.end());
         lost_commit::commit(connection, end)?;
+        let records: usize = self.rows.iter().map(|(_, changes)| changes.len()).sum();
+        metrics::counter!("switchyard_journal_rows_total").increment(self.rows.len() as u64);
+        metrics::counter!("switchyard_journal_records_total").increment(records as u64);
+        metrics::counter!("switchyard_journal_frames_total").increment(self.frames as u64);
+        metrics::counter!("switchyard_journal_bytes_total").increment(self.bytes as u64);
         Ok(self.rows)
     }
 }
