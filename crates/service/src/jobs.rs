@@ -31,10 +31,6 @@ const TIMERS_MAX: usize = 256;
 /// stop can wait for it.
 const STEP_TIMERS_MAX: usize = 1_024;
 
-/// Timers that are taken at once where the database is shared, and all of a step: taking them is
-/// several round trips and turns, which are worth it for as many as fit one commit.
-const SHARED_TIMERS_MAX: usize = 512;
-
 /// How long after a failure of ours a timer is tried again, in milliseconds.
 const RETRY_MILLIS: i64 = 1_000;
 
@@ -124,23 +120,18 @@ struct Work {
 
 impl Work {
     /// Takes due timers, and says whether there may be more. More is taken as soon as half of them
-    /// are done, where the database is this server's own. The writer then has jobs beside requests
-    /// all the time: payments settle there about as fast as they are accepted. A step of what was
-    /// due at its beginning would wait for its last before the next.
+    /// are done. The writer then has jobs beside requests all the time: payments settle about as
+    /// fast as they are accepted. A step of what was due at its beginning would wait for its last
+    /// before the next.
     async fn take_all(&mut self, app: &App, leadership: Leadership) -> Result<bool, Error> {
-        let (max, step_max) = if app.env().shares_database {
-            (SHARED_TIMERS_MAX, SHARED_TIMERS_MAX)
-        } else {
-            (TIMERS_MAX, STEP_TIMERS_MAX)
-        };
         loop {
             // Jobs that run or have failed are still in the table, and were taken.
             let ended = self.done.saturating_add(self.under_way);
-            let limit = self.taken.len().saturating_sub(ended).saturating_add(max);
+            let limit = self.taken.len().saturating_sub(ended).saturating_add(TIMERS_MAX);
             let Due { mut timers, .. } = due(app, app.server_now(), limit).await?;
             let more = timers.len() == limit;
             timers.retain(|timer| self.taken.insert(timer.key()));
-            let goes_on = more && !timers.is_empty() && self.taken.len() < step_max;
+            let goes_on = more && !timers.is_empty() && self.taken.len() < STEP_TIMERS_MAX;
             for ordered in with_orders(app, timers).await? {
                 let app = app.acting_for(Actor::job(ordered.0.kind.name()), None);
                 self.running.spawn(async move { run_job(&app, leadership, ordered).await });
@@ -148,7 +139,7 @@ impl Work {
             if !goes_on {
                 return Ok(more);
             }
-            self.wait(max / 2).await;
+            self.wait(TIMERS_MAX / 2).await;
         }
     }
 

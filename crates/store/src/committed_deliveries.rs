@@ -12,8 +12,8 @@ use domain::id::PlatformId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Entries that wait at most, with events of a kilobyte: as many as units may wait for a commit.
-const WAITING_MAX: usize = 4_096;
+/// Entries that wait at most, with events of a kilobyte: a second of full load.
+const WAITING_MAX: usize = 8_192;
 
 /// A change that concerns the worker.
 #[derive(Debug, Clone)]

@@ -24,9 +24,9 @@ const LOADED_ENOUGH: usize = 256;
 /// Deliveries that are read at once.
 const READ_MAX: usize = 512;
 
-/// Deliveries of one platform in memory with which none are taken from commits: the tables have
-/// them.
-const TAKEN_MAX: usize = 2_048;
+/// Deliveries of one platform in memory with which none are taken from commits: a second of a busy
+/// platform. The tables have the rest.
+const TAKEN_MAX: usize = 8_192;
 
 /// Changes that are worth a commit of their own.
 const CHANGES_ENOUGH: usize = 256;

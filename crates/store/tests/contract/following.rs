@@ -12,6 +12,7 @@ use store::Store;
 use store::error::StoreError;
 use store::origin::Origin;
 use store::reader::View;
+use store::rebuild::rebuild;
 use store::sql::{Connection, Value};
 use store::timers::TimerKind;
 
@@ -195,11 +196,11 @@ impl Tamper for Steps {
 /// Timers of a row of the journal.
 const TIMERS: u128 = 1_000;
 
-/// A start with tables that are far behind goes on from the last step of the start before.
-pub async fn a_start_far_behind_keeps_its_progress<P: Provider>() {
+/// A database with more timers than two steps write, and the first row of the journal behind which
+/// they are.
+async fn with_many_timers<P: Provider>() -> (Opened<P>, i64) {
     let opened = open_with_platform::<P>().await;
-    let end = journal_rows(&opened);
-    // These are more timers than two steps write.
+    let before = journal_rows(&opened);
     for row in 0..45 {
         let set = move |unit: &mut store::unit::Unit<'_, '_>| {
             for number in 0..TIMERS {
@@ -210,22 +211,40 @@ pub async fn a_start_far_behind_keeps_its_progress<P: Provider>() {
         };
         opened.write(set).await;
     }
+    (opened, before)
+}
+
+/// The row of the journal that the tables follow.
+fn applied<P: Provider>(provider: &P) -> i64 {
+    number(provider, "select seq from applied where one = 1")
+}
+
+/// A start with tables that are far behind goes on from the last step of the start before, and so
+/// does a rebuild.
+pub async fn tables_far_behind_follow_in_steps_that_are_kept<P: Provider>() {
+    let (opened, before) = with_many_timers::<P>().await;
     let last = journal_rows(&opened);
     let provider = opened.close();
-    let applied = |provider: &P| number(provider, "select seq from applied where one = 1");
     assert_eq!(applied(&provider), last);
     provider.run(&format!(
-        "update applied set seq = {end}, hash = (select hash from journal where seq = {end})"
+        "update applied set seq = {before}, \
+         hash = (select hash from journal where seq = {before})"
     ));
     let steps = Arc::new(Steps(AtomicUsize::new(1)));
     let refused = Store::open(&tampered::engine(&provider, &steps), keyring()).err();
     assert!(refused.is_some_and(|it| it.to_string().contains("killed here")), "it starts");
     let followed = applied(&provider);
-    assert!(end < followed && followed < last, "row {followed} between {end} and {last}");
+    assert!(before < followed && followed < last, "row {followed} between {before} and {last}");
     let opened = crate::open_again(provider);
     assert!(lists(&opened.store, 1).await);
     let provider = opened.close();
     assert_eq!(applied(&provider), last);
+
+    let mut steps = Vec::new();
+    rebuild(&*provider.engine(), &keyring(), &mut |followed| steps.push(followed.rows)).unwrap();
+    assert!(steps.len() > 3 && steps.is_sorted(), "{steps:?}");
+    assert_eq!((applied(&provider), steps.last().copied()), (last, Some(last as u64)));
+    assert_eq!(number(&provider, "select count(*) from timers"), 45 * TIMERS as i64);
 }
 
 /// Rows of the journal that are older than the row before them.

@@ -291,7 +291,7 @@ macro_rules! suite {
                 histories: every_read_sees_what_was_acknowledged;
                 following: a_list_has_what_was_acknowledged_before_it
                     lost_payments_are_named_if_a_reader_meets_the_loss_first
-                    a_start_far_behind_keeps_its_progress
+                    tables_far_behind_follow_in_steps_that_are_kept
                     times_of_the_journal_never_go_back;
                 timers: timers_are_set_moved_and_cleared due_timers_come_in_order
                     a_clock_that_is_moved_on_brings_its_timers_nearer
