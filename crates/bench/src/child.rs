@@ -38,14 +38,17 @@ const READY_POLL: Duration = Duration::from_millis(1);
 /// The time that a server promises for an orderly end, and some.
 const STOPPED_WITHIN: Duration = Duration::from_secs(40);
 
-/// Between two looks at a backlog or at a process that is stopping.
+/// Between two looks at a process that is stopping.
 const POLL: Duration = Duration::from_millis(20);
+
+/// Between two looks at a backlog. The server works for each, beside what is measured.
+const BACKLOG_POLL: Duration = Duration::from_millis(100);
 
 /// A backlog that is still there after this is not being worked off.
 const SETTLED_WITHIN: Duration = Duration::from_secs(1_200);
 
 /// No attempt for so long means that every event was delivered.
-const DELIVERED: Duration = Duration::from_secs(1);
+const DELIVERED: Duration = Duration::from_secs(3);
 
 /// The end of a log that a message repeats, in bytes.
 const LOG_SHOWN_BYTES: u64 = 2_000;
@@ -219,7 +222,7 @@ impl Server {
         let (mut last, mut since) = (attempts()?, now());
         let began = now();
         while since.elapsed() < DELIVERED {
-            pause(DELIVERED / 4);
+            pause(BACKLOG_POLL);
             let count = attempts()?;
             if count > last {
                 (last, since) = (count, now());
@@ -261,7 +264,7 @@ impl Server {
                 began.elapsed() < SETTLED_WITHIN,
                 "{open} payments are still under way after {SETTLED_WITHIN:?}"
             );
-            pause(POLL);
+            pause(BACKLOG_POLL);
         }
     }
 

@@ -1,14 +1,14 @@
 //! The clients of a measured server: the loads that they send, and the pages that they read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use domain::id::Owner;
 
 use super::Load;
 use crate::child::{self, Server};
-use crate::counters::Window;
+use crate::counters::{Counters, Window};
 use crate::http::Client;
 use crate::load::{self, Outcome, Phase};
 use crate::place::Ground;
@@ -119,6 +119,15 @@ impl<'a> Clients<'a> {
         Ok(Sample { outcome, settled_after, window: Some(window) })
     }
 
+    /// The counters of the servers and of their database now.
+    pub(super) fn counters(&self, servers: &[Server]) -> Result<(Instant, Counters)> {
+        let mut counters = self.ground.counters()?;
+        for server in servers {
+            counters.merge(server.counters()?);
+        }
+        Ok((now(), counters))
+    }
+
     /// Runs a load, and reads counters at both ends of the time that is measured.
     fn watched<T>(
         &self,
@@ -126,13 +135,7 @@ impl<'a> Clients<'a> {
         phase: &Phase,
         load: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Window)> {
-        let read = || {
-            let mut counters = self.ground.counters()?;
-            for server in servers {
-                counters.merge(server.counters()?);
-            }
-            anyhow::Ok((now(), counters))
-        };
+        let read = || self.counters(servers);
         let began = now();
         std::thread::scope(|scope| {
             let window = scope.spawn(|| {

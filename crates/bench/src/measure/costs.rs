@@ -3,6 +3,7 @@
 
 use anyhow::{Context as _, Result};
 
+use super::clients::Clients;
 use super::{Load, Run};
 use crate::child::Server;
 use crate::conditions;
@@ -14,7 +15,6 @@ use crate::place::{Engine, Place};
 use crate::row_locks::RowLocks;
 use crate::rows::{Breakdown, Part, Row, Side};
 use crate::samples::Sample;
-use crate::time::now;
 
 const UNITS: &str = "switchyard_commit_batch_units_sum";
 const COMMITS: &str = "switchyard_commit_seconds_count";
@@ -50,16 +50,14 @@ impl Run<'_> {
         self.starter.serve(&place)?.stop()?;
         let (bytes, tables) = (place.bytes()?, place.tables()?);
         let server = self.serve(&place)?;
-        let noop = self.load(&server, Load::NoopPost, None)?;
-        let began = (now(), server.counters()?);
-        let sample = self.load(&server, Load::Transfer, None)?;
-        // Until the last payment has settled and the last event was delivered.
-        let whole = Window::between(&began, &(now(), server.counters()?));
+        let clients = self.clients(&server)?;
+        let (noop, _) = self.load(&clients, &server, Load::NoopPost, None)?;
+        let (sample, whole) = self.load(&clients, &server, Load::Transfer, None)?;
         let window = sample.window.as_ref().context("its counters were read")?;
         self.settled(&sample, window);
         self.commit(window)?;
         self.processor(&noop, &whole)?;
-        self.log(&server, &whole)?;
+        self.log(&clients, &server, &whole)?;
         self.counts(&whole, window);
         server.stop()?;
         let grown = place.bytes()?.saturating_sub(bytes) as f64;
@@ -67,15 +65,24 @@ impl Run<'_> {
         self.allocations(&place)
     }
 
-    /// A load of the length that costs are measured over.
-    fn load(&self, server: &Server, load: Load, row_locks: Option<&RowLocks>) -> Result<Sample> {
+    /// A load of the length that costs are measured over, with the growth of counters until the
+    /// last payment has settled and the last event was delivered.
+    fn load(
+        &self,
+        clients: &Clients<'_>,
+        server: &Server,
+        load: Load,
+        row_locks: Option<&RowLocks>,
+    ) -> Result<(Sample, Window)> {
         let mut phase = self.plan.closed();
         if load == Load::Transfer {
             phase.duration = self.plan.costs_duration;
         }
         let servers = std::slice::from_ref(server);
-        let sample = self.clients(server)?.measure(load, servers, row_locks, &phase)?;
-        Ok(self.said(load.name(), sample))
+        let began = clients.counters(servers)?;
+        let sample = clients.measure(load, servers, row_locks, &phase)?;
+        let whole = Window::between(&began, &clients.counters(servers)?);
+        Ok((self.said(load.name(), sample), whole))
     }
 
     /// Keeps a row of a table of costs: that with a webhook endpoint beside the other.
@@ -152,16 +159,15 @@ impl Run<'_> {
     }
 
     /// The log of a database server, beside that of payments with row locks.
-    fn log(&mut self, server: &Server, whole: &Window) -> Result<()> {
+    fn log(&mut self, clients: &Clients<'_>, server: &Server, whole: &Window) -> Result<()> {
         if !self.wants(&[Row::Log]) {
             return Ok(());
         }
         let place = self.ground.fresh("row-locks")?;
         let row_locks = RowLocks::set_up(&place.url())?;
-        let locked = self.load(server, Load::SettledRowLocks, Some(&row_locks))?;
-        let locked_window = locked.window.as_ref().context("its counters were read")?;
-        let payments = locked.outcome.per_second() * locked_window.seconds;
-        let each = |name| locked_window.grown.total(name) / payments;
+        let row_locks = Some(&row_locks);
+        let (locked, grown) = self.load(clients, server, Load::SettledRowLocks, row_locks)?;
+        let each = |name| grown.grown.total(name) / locked.outcome.all as f64;
         let note = format!(
             "with row locks {:.0} µs of PostgreSQL's processor for each",
             in_micros(each(BACKENDS))
@@ -245,15 +251,14 @@ impl Run<'_> {
         if let Some(receivers) = &self.receivers {
             server.notify(Some(&receivers.fast))?;
         }
+        let clients = self.clients(&server)?;
         for (load, name) in [(Load::NoopPost, "a no-op POST"), (Load::Hot, "a settled payment")] {
-            let before = server.counters()?;
-            let sample = self.load(&server, load, None)?;
-            let grown = server.counters()?.since(&before);
+            let (sample, whole) = self.load(&clients, &server, load, None)?;
             let count = sample.outcome.all as f64;
             for (what, counter) in
                 [("allocations", ALLOCATIONS), ("bytes of them", ALLOCATED_BYTES)]
             {
-                let each = grown.total(counter) / count;
+                let each = whole.grown.total(counter) / count;
                 self.part(COUNTS, &format!("{what}, {name}"), each);
             }
         }
