@@ -166,7 +166,7 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         Kind::Histogram,
         "switchyard_commit_seconds",
         Unit::Seconds,
-        "From the start of a batch until it is durable.",
+        "From the start of a batch until it is durable, its units of work among it.",
     ),
     (
         Kind::Counter,
@@ -179,6 +179,12 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         "switchyard_payments_completed_total",
         Unit::Count,
         "Payments that came to COMPLETED.",
+    ),
+    (
+        Kind::Histogram,
+        "switchyard_journal_append_seconds",
+        Unit::Seconds,
+        "From the first write of a batch's rows to the journal until they are durable.",
     ),
     (Kind::Counter, "switchyard_journal_rows_total", Unit::Count, "Rows of the journal."),
     (

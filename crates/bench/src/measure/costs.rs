@@ -19,6 +19,8 @@ use crate::samples::Sample;
 const UNITS: &str = "switchyard_commit_batch_units_sum";
 const COMMITS: &str = "switchyard_commit_seconds_count";
 const COMMIT_SECONDS: &str = "switchyard_commit_seconds_sum";
+const APPENDS: &str = "switchyard_journal_append_seconds_count";
+const APPEND_SECONDS: &str = "switchyard_journal_append_seconds_sum";
 const RECORDS: &str = "switchyard_journal_records_total";
 const FRAMES: &str = "switchyard_journal_frames_total";
 const PROJECTED: &str = "switchyard_projected_records_total";
@@ -114,18 +116,19 @@ impl Run<'_> {
 
     fn commit(&mut self, window: &Window) -> Result<()> {
         let grown = &window.grown;
-        let commit = grown.total(COMMIT_SECONDS) / grown.total(COMMITS);
+        let mean = |seconds, count| grown.total(seconds) / grown.total(count);
+        let (commit, batch) = (mean(APPEND_SECONDS, APPENDS), mean(COMMIT_SECONDS, COMMITS));
         // A database server flushes its own log.
         let log = match self.ground.engine() {
             Engine::Sqlite => JOURNAL_BYTES,
             Engine::Postgres => LOG_BYTES,
         };
-        let bytes = (grown.total(log) / grown.total(JOURNAL_ROWS)).max(1.0) as usize;
+        let bytes = mean(log, APPENDS).max(1.0) as usize;
         let sync = conditions::sync_time(self.starter.folder(), bytes)?.as_secs_f64();
         let side = |name, seconds| Side::new(name, seconds * 1_000.0, "ms");
         let sides = vec![side("commit", commit), side("fdatasync", sync)];
-        let units = grown.total(UNITS) / grown.total(COMMITS);
-        let note = format!("{bytes} bytes, {units:.0} units");
+        let (units, millis) = (mean(UNITS, COMMITS), batch * 1_000.0);
+        let note = format!("{bytes} bytes; the whole batch, {units:.0} units, {millis:.2} ms");
         self.figure(Row::Commit, commit / sync, sides, note);
         Ok(())
     }

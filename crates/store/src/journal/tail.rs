@@ -4,6 +4,7 @@
 //! tables follow.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
 
 use domain::time::Timestamp;
 use uuid::Uuid;
@@ -465,9 +466,12 @@ impl Prepared {
         self,
         connection: &mut dyn Connection,
     ) -> Result<Vec<Appended>, StoreError> {
+        #[expect(clippy::disallowed_methods, reason = "it is only measured")]
+        let start = Instant::now();
         connection.write(self.writes)?;
         let end = self.rows.last().map(|(chain, _)| chain.end());
         lost_commit::commit(connection, end)?;
+        metrics::histogram!("switchyard_journal_append_seconds").record(start.elapsed());
         let records: usize = self.rows.iter().map(|(_, changes)| changes.len()).sum();
         metrics::counter!("switchyard_journal_rows_total").increment(self.rows.len() as u64);
         metrics::counter!("switchyard_journal_records_total").increment(records as u64);
