@@ -852,8 +852,8 @@ const CORRUPTERS: &[Corrupter] = &[
         corrupter(&["M2"], "update refinery_schema_history set checksum = '1' where version = 1"),
     ),
     // Rows of the journal that were edited, removed, swapped or cut off, or are of another one.
-    corrupter(&["J1"], "update journal set at = at + 1 where seq = 2"),
-    corrupter(&["J1"], "update journal set epoch = 2 where seq = 2"),
+    corrupter(&["J1", "J2"], "update journal set at = at + 1 where seq = 2"),
+    corrupter(&["J1", "J2"], "update journal set epoch = 2 where seq = 2"),
     corrupter(&["J1", "J2"], "update journal set body = x'01' where seq = 2"),
     corrupter(&["J1"], "delete from journal where seq = 2"),
     corrupter(

@@ -159,6 +159,9 @@ async fn what_an_erased_key_has_sealed_is_unreadable_in_every_row() {
     })
     .await;
     assert_eq!(marked(&file), 0);
+    // The tables follow.
+    let read = store.read(|view| view.get::<Lookup>(&lookup().id)).await;
+    read.expect("a read");
     let scratch = SqliteFile::new(&folder.path().join("replay.db"));
     let replayed = crate::verify::replay(&file, &keyring(), &scratch).expect("a journal");
     assert!(replayed.holds(), "{replayed:?}");
