@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance};
 use testbed::postgres::Database;
+use testbed::receiver::Receiver;
 use testbed::recorder::{Api, Load, Recorder, http, within_deadline};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
@@ -202,7 +203,11 @@ const LATE_AFTER_SECONDS: f64 = 5.0;
 
 /// Payments are taken while the tables cannot follow; everything that needs the tables says why it
 /// does not work.
-async fn tables_stand_still(server: &Instance, recorder: &Recorder, why: &str) -> Result<()> {
+async fn tables_stand_still(
+    server: &Instance,
+    (recorder, receiver): (&Recorder, &Receiver),
+    why: &str,
+) -> Result<()> {
     let ask = async |path: &str| -> Result<(u16, String)> {
         let url = format!("{}{path}", server.base());
         let client = http(Duration::from_secs(20))?;
@@ -227,7 +232,18 @@ async fn tables_stand_still(server: &Instance, recorder: &Recorder, why: &str) -
         metrics.lines().find_map(|it| it.strip_prefix("switchyard_tables_behind_seconds "));
     let behind: f64 = behind.unwrap_or_default().parse()?;
     assert!(behind >= LATE_AFTER_SECONDS, "{behind}");
-    recorder.ask(&recorder.transfer(format!("after {why}"))).await?;
+    let (_, payment) = recorder.ask(&recorder.transfer(format!("after {why}"))).await?;
+    let payment: serde_json::Value = serde_json::from_slice(&payment)?;
+    let id = payment["id"].as_str().unwrap_or_default().to_owned();
+    let is_delivered = async || {
+        let bodies = receiver.received().into_iter().map(|it| it.body);
+        let is_end = |body: &[u8]| {
+            let body = String::from_utf8_lossy(body);
+            body.contains(&id) && body.contains("COMPLETED")
+        };
+        Ok(bodies.into_iter().any(|body| is_end(&body)))
+    };
+    within_deadline("its last event is delivered", is_delivered).await?;
     let (status, refused) = ask("/2025-10-13/transactions").await?;
     assert_eq!(status, 503, "{refused}");
     assert!(refused.contains("lists cannot be read now, as their tables are behind"), "{refused}");
@@ -244,11 +260,16 @@ async fn a_server_whose_tables_stand_still_is_not_ready_and_says_why() -> Result
     let api = Api::new(&[server.base()])?;
     api.ready().await?;
     let recorder = Recorder::set_up(api).await?;
+    let receiver = Receiver::start()?;
+    let endpoint = serde_json::json!({ "webhookEndpoint": receiver.url("/") });
+    recorder.api().change("/config", endpoint).await?;
+    recorder.ask(&recorder.transfer("first".to_owned())).await?;
+    recorder.settled().await?;
 
     // Another program has locked the file of the tables.
     let other = rusqlite::Connection::open(&file)?;
     other.execute_batch("begin immediate")?;
-    tables_stand_still(&server, &recorder, "database is locked").await?;
+    tables_stand_still(&server, (&recorder, &receiver), "database is locked").await?;
     other.execute_batch("rollback")?;
     recorder.api().ready().await?;
     recorder.settled().await?;
@@ -266,7 +287,7 @@ async fn a_server_whose_tables_stand_still_is_not_ready_and_says_why() -> Result
     std::fs::write(&file, bytes)?;
     server.resume()?;
     recorder.api().ready().await?;
-    tables_stand_still(&server, &recorder, "malformed").await?;
+    tables_stand_still(&server, (&recorder, &receiver), "malformed").await?;
     let log = std::fs::read_to_string(log)?;
     let is_logged = |line: &&str| line.contains("ERROR") && line.contains("tables do not follow");
     assert_eq!(log.lines().filter(is_logged).count(), 2, "{log}");

@@ -187,7 +187,9 @@ impl Dispatcher {
         };
         let uptime = self.app.uptime();
         let is_current = self.queues.values().all(|queue| queue.is_current);
-        !is_current || self.read_at.is_none_or(|at| uptime >= at.saturating_add(every))
+        let is_due = || self.read_at.is_none_or(|at| uptime >= at.saturating_add(every));
+        // Deliveries in memory leave also while the tables stand still.
+        !self.app.store().lag().is_late() && (!is_current || is_due())
     }
 
     /// Brings all queues up to date.
@@ -297,12 +299,13 @@ impl Dispatcher {
     /// Brings the queue of a platform up to date, and begins attempts.
     async fn refresh(&mut self, due: &Due) -> Result<(), Error> {
         let Outbox { platform: id, revision, endpoint, .. } = due.outbox;
-        if !self.queues.contains_key(&id) && due.next_at.is_none() {
+        let is_idle = due.next_at.is_none() && endpoint != Endpoint::Open;
+        if !self.queues.contains_key(&id) && is_idle {
             return Ok(());
         }
         let app = self.app.clone();
         if self.queues.get(&id).is_none_or(|queue| queue.revision != revision) {
-            let found = app.store().read(move |view| view.get::<Platform>(&id));
+            let found = app.store().get::<Platform>(id);
             let Some(platform) = self.meanwhile(found).await.map_err(Error::Store)? else {
                 return Err(Error::Internal(format!("{id} has events and is not there")));
             };
@@ -317,6 +320,10 @@ impl Dispatcher {
         let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
         if endpoint != Endpoint::Open {
             queue.close();
+            if is_idle && queue.is_empty() && queue.changes.is_empty() {
+                self.queues.remove(&id);
+                return Ok(());
+            }
         }
         self.read(id, due.next_at).await?;
         self.begin(id);
