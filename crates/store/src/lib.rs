@@ -79,6 +79,7 @@ mod sqlite;
 mod threads;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
@@ -108,6 +109,9 @@ pub use crate::sqlite::{SqliteFile, journal_of};
 pub use crate::threads::Threads;
 use crate::timers::due::DueTimers;
 use crate::unit::Unit;
+
+/// How often a start says how far the tables are behind the journal.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Every statement whose text is fixed, and examples of the others, for the tests that hold each
 /// engine to all of its own.
@@ -219,11 +223,14 @@ impl Store {
         refuse_incomplete(&mut *writer)?;
         let tail = Tail::open(&mut *writer, &keyring)?;
         let mut projector = engine.projector()?;
-        let memtable =
-            projector::catch_up(&mut *writer, &mut *projector, &keyring, &mut |progress| {
-                let projector::Progress { row, of_rows } = progress;
+        let mut said = None::<Instant>;
+        let mut say = |projector::Progress { row, of_rows }| {
+            if said.is_none_or(|at| at.elapsed() >= PROGRESS_EVERY) {
+                said = Some(memtable::now());
                 tracing::info!(row, of_rows, "tables follow the journal before the start");
-            })?;
+            }
+        };
+        let memtable = projector::catch_up(&mut *writer, &mut *projector, &keyring, &mut say)?;
         let (memtable, timers) = (Arc::new(memtable), Arc::<Mutex<DueTimers>>::default());
         memtable.followed_by(Arc::clone(&timers) as _);
         let (keyring, opened_at) = (Arc::new(keyring), memtable.end().seq);

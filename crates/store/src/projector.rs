@@ -246,8 +246,16 @@ fn project_all(
 /// The same beside servers, whose projectors may be faster.
 pub fn project_beside(engine: &dyn Engine, keyring: &Keyring) -> Result<(), StoreError> {
     let (mut reader, mut connection) = (engine.auditor()?, engine.projector()?);
-    let memtable = catch_up(&mut *reader, &mut *connection, keyring, &mut |_| ())?;
-    project_all(&mut *connection, keyring, &memtable)
+    loop {
+        reader.begin_read()?;
+        let opened = SharedMemtable::open(&mut *reader, keyring);
+        reader.rollback()?;
+        let (memtable, is_whole) = opened?;
+        project_all(&mut *connection, keyring, &memtable)?;
+        if is_whole {
+            return Ok(());
+        }
+    }
 }
 
 /// Writes a generation, but for records that the database refuses because of a bug: they must not

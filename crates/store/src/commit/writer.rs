@@ -267,6 +267,10 @@ impl Writer {
                 before = chain.end();
             }
             self.end = before;
+            if !changes.erased().is_empty() {
+                // The tables have a person whom the journal says nothing of any more.
+                memtable.hasten(before.seq);
+            }
         }
         Ok(changes)
     }

@@ -83,7 +83,7 @@ pub fn size(key: &RecordKey, values: Option<&Values>) -> usize {
 struct State {
     chain: Chain,
     memtable: Memtable<RecordKey, Values>,
-    /// The last row that a list waits for.
+    /// The last row that the tables are to follow as soon as they can.
     wanted: u64,
     /// When the projector's last step began.
     stepped_at: Option<Instant>,
@@ -411,14 +411,17 @@ impl SharedMemtable {
         }
     }
 
+    /// Has the tables follow the journal up to a row as soon as they can.
+    pub fn hasten(&self, seq: u64) {
+        let mut state = self.state();
+        state.wanted = state.wanted.max(seq);
+        self.work.notify_one();
+    }
+
     /// Has the tables follow the journal up to a row, and waits until they do, or it began anew.
     pub async fn follow(&self, seq: u64) -> Result<(), StoreError> {
         let before = self.restarts();
-        {
-            let mut state = self.state();
-            state.wanted = state.wanted.max(seq);
-            self.work.notify_one();
-        }
+        self.hasten(seq);
         self.wait_for(|now| now.seq >= seq || now.restarts != before).await
     }
 

@@ -242,7 +242,7 @@ pub async fn tables_far_behind_follow_in_steps_that_are_kept<P: Provider>() {
 
     let mut steps = Vec::new();
     rebuild(&*provider.engine(), &keyring(), &mut |followed| steps.push(followed.rows)).unwrap();
-    assert!(steps.len() > 3 && steps.is_sorted(), "{steps:?}");
+    assert!(steps.len() > 1 && steps.is_sorted(), "{steps:?}");
     assert_eq!((applied(&provider), steps.last().copied()), (last, Some(last as u64)));
     assert_eq!(number(&provider, "select count(*) from timers"), 45 * TIMERS as i64);
 }
