@@ -140,14 +140,14 @@ async fn everything_is_sealed_anew_beside_two_servers_under_load() -> Result<()>
     let second = old.start()?;
     let mut site = Site::of(old.clone(), vec![first, second]).await?;
     let load = site.load();
-    site.recorder.more(60).await?;
+    site.recorder.more(20).await?;
     let folder = tempfile::TempDir::new()?;
     let key_file = folder.path().join("new.key").display().to_string();
     let file = key_file.clone();
     let rotate = move || old.run(&["key", "rotate", "--reencrypt", "--new-key-file", &file]);
     let said = tokio::task::spawn_blocking(rotate).await??;
     ensure!(said.contains("Everything is sealed with a new secret"), "{said}");
-    site.recorder.more(60).await?;
+    site.recorder.more(20).await?;
     // The old key opens nothing any more, and servers that have it go on until they end.
     ensure!(site.installation.verify().is_err(), "the old key opens the database");
     let binary = env!("CARGO_BIN_EXE_switchyard");
@@ -192,7 +192,7 @@ async fn of_two_servers_the_one_leader_is_killed_again_and_again() -> Result<()>
     // A server that starts draws a new name, so only that of the longest at work is known.
     let (mut known, mut known_name) = (0, holder().await?);
     let mut takeovers = Vec::new();
-    for _ in 0..rounds(4) {
+    for _ in 0..rounds(3) {
         site.recorder.more(60).await?;
         let name = holder().await?;
         let victim = if name == known_name { known } else { 1 - known };
