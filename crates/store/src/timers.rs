@@ -3,7 +3,7 @@
 //!
 //! Every timer is a platform's, and kept by its clock, which can be ahead of the server's: moving
 //! the clock changes the platform's row and nothing else (docs/decisions/0013). An index has the
-//! timers of each platform in their order. Jobs take the due ones from memory ([`due`]).
+//! timers of each platform in their order. Jobs take the due ones from memory (`due`).
 
 pub(crate) mod due;
 
