@@ -1,9 +1,9 @@
 //! The webhook worker (contract 7.4; reliability 5.2): it delivers what is in the outbox.
 //!
-//! Each event has a row in `deliveries`, committed with it. The leader attempts those that are due,
-//! and writes the outcomes of many attempts in one unit of work. It takes them from memory as they
-//! are committed, for an endpoint that keeps up, and from the table otherwise. An outcome that was
-//! not written when the process died is attempted again: at least once. No loop and no sleep is
+//! Each event has a row in `deliveries`, committed with it. The leader attempts due deliveries, and
+//! writes the outcomes of many attempts in one unit of work. For an endpoint that keeps up it takes
+//! deliveries from memory as they are committed, otherwise from the table. A delivery whose outcome
+//! was not written when the process died is attempted again: at least once. No loop and no sleep is
 //! here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -143,10 +143,12 @@ impl Dispatcher {
             false => Vec::new(),
         };
         self.measure().await?;
+        // No step reads the table while it stands still.
+        let may_read = !self.is_stopped && !app.store().lag().is_late();
         let more = self
             .queues
             .values()
-            .any(|queue| !queue.changes.is_empty() || (!self.is_stopped && queue.is_busy()));
+            .any(|queue| !queue.changes.is_empty() || (may_read && queue.is_busy()));
         Ok(Step { is_ours: true, more, next: self.next_at(&due) })
     }
 

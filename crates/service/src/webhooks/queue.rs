@@ -109,8 +109,8 @@ pub(super) struct Queue {
     pub(super) is_gone: bool,
     /// Whether the last read found as much as it may.
     pub(super) has_more: bool,
-    /// Whether every pending delivery is here, or was committed since the last read: those that are
-    /// committed are taken without a read.
+    /// Whether every pending delivery is in this queue, but for deliveries that were committed
+    /// since the last step: these are taken from memory, without a read of the table.
     pub(super) is_current: bool,
     pub(super) pace: Pace,
     /// Since when the endpoint is back, until everything that waited for it was read.
