@@ -20,9 +20,9 @@ pub enum Row {
     RowLocks,
     /// The same against row locks that are taken for the acceptance and for the settlement.
     SettledRowLocks,
-    /// Payments that settle under full load against those that are accepted.
+    /// Settled payments against accepted payments, under full load.
     Settled,
-    /// Bytes that are written to the device against those that the journal grows by.
+    /// Bytes written to the device against the growth of the journal.
     Device,
     /// A commit against a flush of as many bytes.
     Commit,
@@ -164,7 +164,7 @@ impl Row {
             // There the row locks are what it is compared with.
             (Self::Processor | Self::Transfer, Engine::Postgres) => None,
             (Self::Hot, _) => Some(Aim::AtLeast(0.95)),
-            // It stands beside those that settle too.
+            // It stands beside the row of row locks that settle.
             (Self::RowLocks, _) => None,
             (Self::SettledRowLocks, _) => Some(Aim::AtLeast(17.0)),
             (Self::Settled, _) => Some(Aim::AtLeast(0.95)),
@@ -218,8 +218,8 @@ impl Row {
         }
     }
 
-    /// Whether the row is measured with a webhook endpoint too: those that pay, but for some that
-    /// would say the same.
+    /// Whether the row is measured with a webhook endpoint too: rows that pay are, but for a few
+    /// that would say the same.
     pub fn is_notified(self) -> bool {
         match self {
             Self::Processor
@@ -297,7 +297,7 @@ impl Figure {
 pub struct Throughput {
     /// Which load.
     pub load: String,
-    /// Operations a second; of payments, those that were accepted.
+    /// Operations a second; of payments, the accepted ones.
     pub per_second: f64,
     /// Payments completed in a second within the same time.
     #[serde(alias = "sustained_per_second")]

@@ -16,18 +16,10 @@ use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::leases::Lease;
-use crate::projector::{self, Progress};
+use crate::projector;
+pub use crate::projector::Progress;
 use crate::record::Record as _;
 use crate::sql::{Connection, Shape};
-
-/// How far new tables follow the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Followed {
-    /// The last row of the journal that they follow, all of it committed.
-    pub rows: u64,
-    /// The last row of the journal.
-    pub of_rows: u64,
-}
 
 /// The end of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,15 +37,13 @@ pub struct Rebuilt {
 pub fn rebuild(
     engine: &dyn Engine,
     keyring: &Keyring,
-    on_step: &mut dyn FnMut(Followed),
+    on_step: &mut dyn FnMut(Progress),
 ) -> Result<Rebuilt, StoreError> {
     let mut tables = engine.new_tables(keyring)?;
     let connection = tables.connection();
     let ends = tail::ends(connection)?;
-    on_step(Followed { rows: ends.applied, of_rows: ends.last });
-    projector::project(connection, keyring, &mut |Progress { row, of_rows }| {
-        on_step(Followed { rows: row, of_rows });
-    })?;
+    on_step(Progress { row: ends.applied, of_rows: ends.last });
+    projector::project(connection, keyring, on_step)?;
     let rows = tail::applied(connection)?.seq;
     let former = tables.keep()?;
     Ok(Rebuilt { behind: ends.applied, rows, former })

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use store::error::StoreError;
-use store::rebuild::{Followed, rebuild};
+use store::rebuild::{Progress as Followed, rebuild};
 
 use crate::command::{Failure, emit, print};
 use crate::config::{Config, EXIT_OK};
@@ -56,21 +56,21 @@ pub fn run(config: &Config) -> Result<u8, Failure> {
 }
 
 /// Tells how far it is. `first` is the row behind which it began.
-fn tell(Followed { rows, of_rows }: Followed, first: &mut Option<u64>, progress: &mut Progress) {
+fn tell(Followed { row, of_rows }: Followed, first: &mut Option<u64>, progress: &mut Progress) {
     let Some(first) = *first else {
-        *first = Some(rows);
-        progress.tell(&match rows {
+        *first = Some(row);
+        progress.tell(&match row {
             0 => format!("making the tables anew from {of_rows} rows of the journal"),
-            _ => format!("going on behind row {rows} of {of_rows} of the journal"),
+            _ => format!("going on behind row {row} of {of_rows} of the journal"),
         });
         return;
     };
     let millis = u64::try_from(progress.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
     progress.tell_sometimes(|| {
         format!(
-            "row {rows} of {of_rows} of the journal, {percent} %, {rate} rows/s",
-            percent = (rows * 100).checked_div(of_rows).unwrap_or(100),
-            rate = (rows - first).saturating_mul(1_000) / millis,
+            "row {row} of {of_rows} of the journal, {percent} %, {rate} rows/s",
+            percent = (row * 100).checked_div(of_rows).unwrap_or(100),
+            rate = (row - first).saturating_mul(1_000) / millis,
         )
     });
 }

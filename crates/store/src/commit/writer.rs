@@ -292,7 +292,7 @@ impl Writer {
         self.cache.clear();
         self.subscribers.callers.changed();
         self.tail.read_again(connection, keyring)?;
-        // A reader may have passed on to rows behind those that are lost.
+        // A reader may have skipped lost rows: the tables follow newer rows of another server.
         let has_ours = tail::has(connection, self.end)?;
         if !is_lost && has_ours && tail::has(connection, self.memtable.end())? {
             self.memtable.catch_up(connection, keyring)?;

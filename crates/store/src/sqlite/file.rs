@@ -152,15 +152,8 @@ impl SqliteFile {
 
     /// Copies the journal that is among the tables to a file of its own, which appears whole.
     fn copy_journal(&self, path: &Path) -> Result<(), StoreError> {
-        let unwritable = |error: io::Error| match error.kind() {
-            io::ErrorKind::StorageFull => StoreError::DiskFull,
-            _ => StoreError::Engine(format!("{}: {error}", path.display())),
-        };
         let unfinished = beside(path, UNFINISHED_ENDING);
-        let remove = |ending| match std::fs::remove_file(beside(&unfinished, ending)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(error)),
-            _ => Ok(()),
-        };
+        let remove = |ending| remove(&beside(&unfinished, ending));
         [""].into_iter().chain(LOG_ENDINGS).try_for_each(remove)?;
         let mut journal = Sqlite::open(&unfinished, Access::Write)?;
         migrate::sqlite(&mut journal, &[&JOURNAL])?;
@@ -179,8 +172,7 @@ impl SqliteFile {
         drop(journal);
         // The last connection has removed them, unless another one looked at them.
         LOG_ENDINGS.into_iter().try_for_each(remove)?;
-        std::fs::rename(&unfinished, path).map_err(unwritable)?;
-        sync_folder(path).map_err(unwritable)
+        rename(&unfinished, path)
     }
 }
 
@@ -207,8 +199,28 @@ fn refuse_other(tables: &mut Sqlite, path: &Path) -> Result<(), StoreError> {
     )))
 }
 
+/// Gives a file another name, on the disk.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
+    std::fs::rename(from, to).and_then(|()| sync_folder(to)).map_err(|error| unwritable(to, &error))
+}
+
+/// Removes a file, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(path, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::StorageFull => StoreError::DiskFull,
+        _ => StoreError::Engine(format!("{}: {error}", path.display())),
+    }
+}
+
 /// Puts the names in the folder of a file on the disk.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     // Elsewhere a folder cannot be opened.
     if cfg!(unix) { File::open(folder.unwrap_or(Path::new(".")))?.sync_all() } else { Ok(()) }

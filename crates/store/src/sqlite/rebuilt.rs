@@ -5,11 +5,9 @@
 //! change. A crash leaves the former tables or the new ones under their name, or none of them: then
 //! the new file is whole, and the next rebuild has only its name to give.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use super::file::{self, LOG_ENDINGS, beside, journal_of, sync_folder};
+use super::file::{self, LOG_ENDINGS, beside, journal_of, remove, rename};
 use super::{Access, Part, ROLLBACK_ENDING, Sqlite};
 use crate::backup;
 use crate::engine::NewTables;
@@ -136,24 +134,10 @@ fn former_name(tables: &Path) -> PathBuf {
     names.find(is_free).unwrap_or_else(|| beside(tables, FORMER_ENDING))
 }
 
-/// Gives a file another name, on the disk.
-fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
-    fs::rename(from, to).and_then(|()| sync_folder(to)).map_err(|error| failed(from, &error))
-}
-
-fn remove(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(path, &error)),
-        _ => Ok(()),
-    }
-}
-
-fn failed(path: &Path, error: &io::Error) -> StoreError {
-    StoreError::Engine(format!("{}: {error}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

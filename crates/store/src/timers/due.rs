@@ -37,6 +37,9 @@ const READ_MAX: u32 = 10_000;
 /// A place among the timers of a platform.
 type Position = (Timestamp, Uuid);
 
+/// The place before all timers.
+const START: Position = (Timestamp::from_millis(i64::MIN), Uuid::nil());
+
 /// The end of a window that has every timer up to a time.
 const fn through(time: Timestamp) -> Position {
     (time, Uuid::max())
@@ -59,11 +62,7 @@ struct Window {
 
 impl Window {
     fn new(ahead: Ahead) -> Self {
-        Self {
-            ahead,
-            end: (Timestamp::from_millis(i64::MIN), Uuid::nil()),
-            timers: BTreeMap::new(),
-        }
+        Self { ahead, end: START, timers: BTreeMap::new() }
     }
 
     /// The timers that are due when the server's clock shows `now`, the longest overdue first.
@@ -80,19 +79,19 @@ impl Window {
 
 /// Timers of a platform that are to be read from its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub(crate) platform: PlatformId,
-    /// Those behind this place.
-    pub(crate) after: Position,
-    /// Those that are due until then, by the platform's clock.
-    pub(crate) until: Timestamp,
+struct Range {
+    platform: PlatformId,
+    /// The timers behind this place.
+    after: Position,
+    /// The timers that are due until then, by the platform's clock.
+    until: Timestamp,
 }
 
 impl Range {
     /// All timers of a platform that are due soon.
-    pub(crate) fn first(platform: PlatformId, ahead: Ahead, now: Timestamp) -> Self {
-        let Window { end: after, .. } = Window::new(ahead);
-        Self { platform, after, until: ahead.shows(now).plus_millis(WINDOW_MILLIS) }
+    fn first(platform: PlatformId, ahead: Ahead, now: Timestamp) -> Self {
+        let until = ahead.shows(now).plus_millis(WINDOW_MILLIS);
+        Self { platform, after: START, until }
     }
 
     /// The place up to which all are known once so many of them were read, and how many of the rows
@@ -111,7 +110,7 @@ impl Range {
 
 /// The timers that a look into the memory lacks.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Lacks {
+enum Lacks {
     /// Everything: nothing was read since the memtable missed rows.
     All,
     /// Some of the timers that may be due.
@@ -167,22 +166,18 @@ impl DueTimers {
     }
 
     /// Begins to keep what is published, for a read of tables that follow everything before.
-    pub(crate) fn begin(&mut self) {
+    fn begin(&mut self) {
         self.since = Some(Vec::new());
     }
 
     /// The read came to nothing.
-    pub(crate) fn give_up(&mut self) {
+    fn give_up(&mut self) {
         self.since = None;
     }
 
     /// Takes what was read: first of all the clocks of all platforms, and timers of ranges. Nothing
     /// is taken if the memtable missed rows meanwhile.
-    pub(crate) fn extend(
-        &mut self,
-        clocks: Option<Vec<(PlatformId, Ahead)>>,
-        read: Vec<(Range, Vec<Timer>)>,
-    ) {
+    fn extend(&mut self, clocks: Option<Vec<(PlatformId, Ahead)>>, read: Vec<(Range, Vec<Timer>)>) {
         let Some(since) = self.since.take() else { return };
         if let Some(clocks) = clocks {
             let window = |(platform, ahead)| (platform, Window::new(ahead));
@@ -203,7 +198,7 @@ impl DueTimers {
 
     /// Timers that are due when the server's clock shows `now`, so many at most, but for those
     /// whose jobs are `under_way`.
-    pub(crate) fn due(
+    fn due(
         &self,
         now: Timestamp,
         limit: usize,
@@ -232,7 +227,7 @@ impl DueTimers {
     }
 
     /// The ranges that are to be read soon.
-    pub(crate) fn runs_out(&self, now: Timestamp) -> Vec<Range> {
+    fn runs_out(&self, now: Timestamp) -> Vec<Range> {
         let soon = now.plus_millis(READ_AHEAD_MILLIS);
         self.ranges(now, |window| window.lacks(soon))
     }
@@ -248,7 +243,7 @@ impl DueTimers {
 
     /// When the next timer is due by the server's clock besides those `under_way`, if that is
     /// known.
-    pub(crate) fn next_due(&self, under_way: &HashSet<TimerKey>) -> Option<Timestamp> {
+    fn next_due(&self, under_way: &HashSet<TimerKey>) -> Option<Timestamp> {
         let is_free = |timer: &&Timer| !under_way.contains(&timer.key());
         let firsts = self.windows.values().filter_map(|window| {
             let first = window.timers.values().find(is_free)?;
@@ -296,7 +291,7 @@ fn published((key, values): &Change) -> Option<Published> {
 
 impl Store {
     /// Timers that are due when the server's clock shows `now`, so many at most, but for those
-    /// whose jobs are `under_way`. They are those that this process knows of
+    /// whose jobs are `under_way`, as far as this process knows
     /// ([`Store::meet_others`]). A job checks its timer again in its unit.
     pub async fn due_timers(
         &self,

@@ -241,7 +241,7 @@ pub async fn tables_far_behind_follow_in_steps_that_are_kept<P: Provider>() {
     assert_eq!(applied(&provider), last);
 
     let mut steps = Vec::new();
-    rebuild(&*provider.engine(), &keyring(), &mut |followed| steps.push(followed.rows)).unwrap();
+    rebuild(&*provider.engine(), &keyring(), &mut |progress| steps.push(progress.row)).unwrap();
     assert!(steps.len() > 1 && steps.is_sorted(), "{steps:?}");
     assert_eq!((applied(&provider), steps.last().copied()), (last, Some(last as u64)));
     assert_eq!(number(&provider, "select count(*) from timers"), 45 * TIMERS as i64);
