@@ -1,13 +1,17 @@
 //! Accounts and addresses as keys of lists, and whose they are.
 
-use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId};
+use domain::customer::Customer;
+use domain::external_account::ExternalAccount;
+use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Owner, PlatformId};
 use domain::transaction::{AccountRef, Destination, Source};
 use domain::uma_address::UmaAddress;
 use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::reader::View;
-use crate::sql::Row;
+use crate::record;
+use crate::seal;
+use crate::sql::Value;
 
 /// The uuid of an account.
 pub(crate) fn account_uuid(account: AccountRef) -> Uuid {
@@ -53,11 +57,8 @@ pub enum Named {
 /// to one customer, seldom to a few; of more, the name is compared row by row.
 const OWNERS_MAX: u32 = 16;
 
-pub(crate) const OWNERS_NAMED: &str = "select id from customers \
-    where platform = $1 and platform_customer_id = $2 order by id limit $3";
-
-pub(crate) const PLATFORMS_OF: &str = "select 0, platform from customers where id = $1 \
-    union all select 1, platform from external_accounts where id = $2";
+pub(crate) const OWNERS_NAMED: &str =
+    "where platform = $1 and platform_customer_id = $2 order by id limit $3";
 
 /// The kind of account or owner that a uuid identifies.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,10 +81,11 @@ impl View<'_> {
         if name == platform.to_string() {
             owners.push(Owner::Platform(platform));
         }
-        let parameters = [platform.into(), name.into(), (OWNERS_MAX + 1).into()];
-        let customers = ("customers", &["id"][..]);
-        let named = self.connection.all(OWNERS_NAMED, &parameters, customers, Row::id)?;
-        owners.extend(named.into_iter().map(Owner::Customer));
+        let hidden = Value::or_null(seal::hidden(self.keyring, &name.into()));
+        let parameters = [platform.into(), hidden, (OWNERS_MAX + 1).into()];
+        let named =
+            record::select::<Customer>(self.connection, self.keyring, OWNERS_NAMED, &parameters)?;
+        owners.extend(named.into_iter().map(|customer| Owner::Customer(customer.id)));
         Ok((owners.len() <= OWNERS_MAX as usize).then_some(owners))
     }
 
@@ -112,7 +114,9 @@ impl View<'_> {
         named: &Named,
     ) -> Result<Option<Uuid>, StoreError> {
         match named {
-            Named::Address(address) => Ok(Some(address_uuid(platform, address))),
+            Named::Address(address) => {
+                Ok(Some(seal::hidden_address(self.keyring, address_uuid(platform, address))))
+            }
             Named::Account(account) => Ok(self.kind(platform, *account)?.map(|_| *account)),
         }
     }
@@ -123,13 +127,12 @@ impl View<'_> {
         if owner == platform.uuid() {
             return Ok(Some(Kind::Owner));
         }
-        let columns = ("accounts", &["kind", "platform"][..]);
-        let parameters = [owner.into(), uuid.into()];
-        let found = self.connection.all(PLATFORMS_OF, &parameters, columns, |row| {
-            let kind = if row.int()? == 0 { Kind::Owner } else { Kind::ExternalAccount };
-            Ok((kind, row.uuid()?))
-        })?;
-        let own = found.into_iter().rfind(|(_, of)| *of == platform.uuid());
-        Ok(own.map(|(kind, _)| kind))
+        let account = self.get::<ExternalAccount>(&ExternalAccountId::from_uuid(uuid))?;
+        if account.is_some_and(|account| account.platform == platform) {
+            return Ok(Some(Kind::ExternalAccount));
+        }
+        let customer = self.get::<Customer>(&CustomerId::from_uuid(owner))?;
+        let is_its = customer.is_some_and(|customer| customer.platform == platform);
+        Ok(is_its.then_some(Kind::Owner))
     }
 }

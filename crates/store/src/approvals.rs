@@ -53,11 +53,11 @@ impl Record for Approval {
         ]
     }
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let (transaction, platform): (TransactionId, _) = (row.id()?, row.id()?);
         let status = row.named(Status::from_name)?;
         let times = [row.time()?, row.time()?, row.time()?];
-        let stored = row.sealed(keyring)?;
+        let stored = row.bytes()?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let known = |name: String| COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name);
         let required_fields: Option<Vec<_>> =

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::reader::View;
-use crate::record::{Record, record_table};
+use crate::record::{self, Record, record_table};
 use crate::sql::{Row, Value};
 
 /// The parts that are kept inside the sealed column: a person has written some of them.
@@ -68,13 +68,13 @@ impl Record for Attention {
         ]
     }
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let id: AttentionId = row.id()?;
         let platform = row.id()?;
         let kind = row.named(Kind::from_name)?;
         let subject = row.uuid()?;
         let (at, resolved_at) = (row.time()?, row.or_null(Row::time)?);
-        let stored = row.sealed(keyring)?;
+        let stored = row.bytes()?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let resolution = match (resolved_at, stored.resolution) {
             (None, None) => None,
@@ -115,15 +115,8 @@ impl View<'_> {
         limit: u32,
     ) -> Result<Vec<Arc<Attention>>, StoreError> {
         let condition = if with_resolved { "" } else { "where resolved_at is null " };
-        let sql = format!(
-            "select {} from attention {condition}order by opened_at, id limit $1",
-            Attention::COLUMNS.join(", ")
-        );
-        let keyring = self.keyring;
-        let columns = (Attention::TABLE, Attention::COLUMNS);
-        self.connection.all(&sql, &[i64::from(limit).into()], columns, |row| {
-            Ok(Arc::new(Attention::read(row, keyring)?))
-        })
+        let which = format!("{condition}order by opened_at, id limit $1");
+        record::select(self.connection, self.keyring, &which, &[i64::from(limit).into()])
     }
 
     /// How many matters are open, by kind.

@@ -168,13 +168,13 @@ impl Record for Part {
         ]
     }
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let (id, import, number) = (row.bytes()?, row.id()?, row.count()?);
         if PartKey(import, number).bytes() != id {
             return Err(row.corrupt("not the part that its id names"));
         }
         let is_done = row.flag()?;
-        let stored = row.sealed(keyring)?;
+        let stored = row.bytes()?;
         let content = decompress(&stored)
             .and_then(|stored| serde_json::from_slice::<StoredContent>(&stored).ok())
             .and_then(StoredContent::into_domain)

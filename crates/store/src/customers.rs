@@ -21,6 +21,7 @@ use crate::keyring::{Keyring, Purpose};
 use crate::list::{Conditions, Ids, Order, Page, PageRequest, Query, Way, split_by};
 use crate::reader::View;
 use crate::record::{Record, of_person, record_table};
+use crate::seal;
 use crate::sealed::{StoredAddress, each};
 use crate::sql::{Row, Value};
 use crate::unit::Unit;
@@ -210,6 +211,7 @@ impl Record for Customer {
         "updated_at",
         "sealed",
     ];
+    const HIDDEN: &'static [&'static str] = &["platform_customer_id", "uma_address"];
     record_table!(customers);
 
     fn key(&self) -> CustomerId {
@@ -244,7 +246,7 @@ impl Record for Customer {
         ]
     }
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let (id, platform, platform_customer_id) = (row.id()?, row.id()?, row.text()?);
         let customer_type = row.text()?;
         let uma_address = UmaAddress::parse(&row.text()?).map_err(|error| row.corrupt(error))?;
@@ -253,7 +255,7 @@ impl Record for Customer {
         let default_uma_deposit_account = row.uuid_or_null()?.map(ExternalAccountId::from_uuid);
         let is_deleted = row.flag()?;
         let (created_at, updated_at) = (row.time()?, row.time()?);
-        let identity = row.sealed(keyring)?;
+        let identity = row.bytes()?;
         let identity = serde_json::from_slice::<StoredIdentity>(&identity)
             .ok()
             .and_then(StoredIdentity::into_domain)
@@ -369,15 +371,17 @@ impl View<'_> {
         filter: &CustomerFilter,
         page: PageRequest,
     ) -> Result<Page<Customer>, StoreError> {
-        let (name, address) = (&filter.platform_customer_id, &filter.uma_address);
+        let hidden = |text: &str| seal::hidden(self.keyring, &text.into());
+        let name = filter.platform_customer_id.as_deref().and_then(hidden);
+        let address = filter.uma_address.as_ref().and_then(|address| hidden(address.as_str()));
         let ids = Ids::made(filter.created_after, filter.created_before);
-        let mut query = match (name, address) {
+        let mut query = match (&name, &address) {
             (None, None) => of_platform(platform, filter.customer_type, filter.including_deleted),
             // Few have the name and one has the address: each is an index of its own.
             (Some(_), _) | (_, Some(_)) => {
                 let mut run = Conditions::equal("platform", platform);
-                run.and_if("platform_customer_id = ?", name.as_deref())
-                    .and_if("uma_address = ?", address.as_ref().map(UmaAddress::as_str))
+                run.and_if("platform_customer_id = ?", name)
+                    .and_if("uma_address = ?", address)
                     .and_if("is_deleted = ?", (!filter.including_deleted).then_some(false))
                     .and_if("customer_type = ?", filter.customer_type.map(Value::name));
                 Query::of(Way::only(vec![run]), Ids::ALL)

@@ -48,11 +48,14 @@ pub enum StoreError {
         /// The fault, without the value.
         what: String,
     },
-    /// The key does not open what is sealed.
-    #[error("a sealed value in {place} does not open with this key")]
+    /// The key does not open what is sealed, or a row is not as it was sealed.
+    #[error(
+        "{place} does not open with this key, or was edited or damaged in the database; \
+         switchyard verify names every such row"
+    )]
     Sealed {
-        /// Table.
-        place: &'static str,
+        /// Table, and the key of the row where it is known.
+        place: String,
     },
     /// The database does not take a value, such as one that a constraint of a table refuses.
     #[error("the database refuses a value: {0}")]

@@ -204,20 +204,6 @@ impl Outbox {
     }
 }
 
-impl Outbox {
-    /// Reads a row, in which nothing is sealed.
-    pub(crate) fn read_row(row: &mut Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            platform: row.id()?,
-            head: row.int()?,
-            taken: row.int()?,
-            opened: row.int()?,
-            endpoint: row.named(Endpoint::from_name)?,
-            revision: row.int()?,
-        })
-    }
-}
-
 impl Record for Outbox {
     type Key = PlatformId;
     const TABLE: &'static str = "outboxes";
@@ -241,7 +227,14 @@ impl Record for Outbox {
     }
 
     fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
-        Self::read_row(row)
+        Ok(Self {
+            platform: row.id()?,
+            head: row.int()?,
+            taken: row.int()?,
+            opened: row.int()?,
+            endpoint: row.named(Endpoint::from_name)?,
+            revision: row.int()?,
+        })
     }
 }
 

@@ -189,7 +189,7 @@ impl Record for ExternalAccount {
         ]
     }
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let (id, platform): (ExternalAccountId, _) = (row.id()?, row.id()?);
         let owner = read_owner(row)?;
         let (status, currency) = (row.named(Status::from_name)?, row.currency()?);
@@ -197,7 +197,7 @@ impl Record for ExternalAccount {
         if created_at != id.created_at() {
             return Err(row.corrupt("not made when its id was drawn"));
         }
-        let stored = row.sealed(keyring)?;
+        let stored = row.bytes()?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let Stored { account_type, fields, rails, beneficiary, .. } = stored;
         let verification = stored.verification.map(|name| {

@@ -67,7 +67,7 @@ impl Record for IdentityCheck {
         let (id, platform, customer): (IdentityCheckId, _, _) = (row.id()?, row.id()?, row.id()?);
         let status = row.named(CheckStatus::from_name)?;
         let (expires_at, created_at) = (row.time()?, row.time()?);
-        let stored = row.sealed(keyring)?;
+        let stored = row.bytes()?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let code = Code::parse(&stored.code)
             .filter(|code| keyring.identity_check(code) == id)

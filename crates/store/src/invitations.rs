@@ -82,7 +82,7 @@ impl Record for Invitation {
         let status = row.named(Status::from_name)?;
         let expires_at = row.time_or_null()?;
         let (created_at, ended_at) = (row.time()?, row.time_or_null()?);
-        let stored = row.sealed(keyring)?;
+        let stored = row.bytes()?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let parts = || {
             let address = |text: String| UmaAddress::parse(&text).ok();

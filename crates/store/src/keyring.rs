@@ -83,11 +83,13 @@ pub enum Purpose {
     LightningNode,
     /// A UMA address that was given out.
     UmaAddress,
+    /// A value of a person in a column.
+    Hidden,
 }
 
 impl Purpose {
     /// Every purpose.
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::ClientSecret,
         Self::Fingerprint,
         Self::Idempotency,
@@ -101,6 +103,7 @@ impl Purpose {
         Self::UmaEncryption,
         Self::LightningNode,
         Self::UmaAddress,
+        Self::Hidden,
     ];
 
     const fn label(self) -> &'static [u8] {
@@ -118,6 +121,7 @@ impl Purpose {
             Self::UmaEncryption => b"uma-encryption",
             Self::LightningNode => b"lightning-node",
             Self::UmaAddress => b"uma-address",
+            Self::Hidden => b"hidden",
         }
     }
 }
@@ -209,7 +213,7 @@ impl Keyring {
     ) -> Result<Vec<u8>, StoreError> {
         let (place, sealing) = (place(table, row), self.sealing.read());
         let opened = sealing.iter().find_map(|(_, key)| key.open(&place, sealed));
-        opened.ok_or(StoreError::Sealed { place: table })
+        opened.ok_or(StoreError::Sealed { place: table.to_owned() })
     }
 
     /// Seals a value again with the newest secret; nothing if the newest has sealed it already.

@@ -10,7 +10,8 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::record::{Record, record_table};
-use crate::sql::{LEADERSHIP, Row, Value};
+use crate::seal::Seal;
+use crate::sql::{LEADERSHIP, Row, Shape, Value};
 
 /// The name of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,23 +85,27 @@ impl Record for Lease {
     /// The address belongs to the holder, not to the name. It is sealed because other servers send
     /// the credentials of clients there: an intruder who can write to the database must not choose
     /// it.
-    fn seal(row: &mut [Value], keyring: &Keyring) {
-        if let [_, Value::Bytes(holder), .., Value::Bytes(address)] = row {
-            *address = keyring.seal(Self::TABLE, holder, address);
-        }
-    }
+    const SEAL: Seal = Seal { seal, open, covers_row: false };
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let (name, holder) = (row.named(LeaseName::from_name)?, row.uuid()?);
         let (epoch, until) = (row.int()?, row.time()?);
-        let address = row.bytes_or_null()?.and_then(|sealed| open(keyring, holder, &sealed));
+        let address = row.bytes_or_null()?.and_then(|address| String::from_utf8(address).ok());
         Ok(Self { name, holder, epoch, until, address })
     }
 }
 
-/// The address of a holder. An address sealed for another server counts as missing; due jobs run
-/// anyway.
-fn open(keyring: &Keyring, holder: Uuid, sealed: &[u8]) -> Option<String> {
-    let address = keyring.open(Lease::TABLE, holder.as_bytes(), sealed).ok()?;
-    String::from_utf8(address).ok()
+fn seal(shape: &Shape, row: &mut Vec<Value>, keyring: &Keyring) {
+    if let [_, Value::Bytes(holder), .., Value::Bytes(address)] = &mut row[..] {
+        *address = keyring.seal(shape.table, holder, address);
+    }
+}
+
+/// An address that was sealed for another server counts as missing; due jobs run anyway.
+fn open(shape: &Shape, row: &mut Vec<Value>, keyring: &Keyring) -> Result<(), StoreError> {
+    if let [_, Value::Bytes(holder), .., address] = &mut row[..] {
+        let Value::Bytes(sealed) = &*address else { return Ok(()) };
+        *address = Value::or_null(keyring.open(shape.table, holder, sealed).ok());
+    }
+    Ok(())
 }

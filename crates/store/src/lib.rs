@@ -74,6 +74,7 @@ mod projector;
 mod pause;
 mod postgres;
 mod sealed;
+mod seal;
 mod sealing;
 mod sqlite;
 mod threads;
@@ -81,6 +82,7 @@ mod threads;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use domain::customer::Customer;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
@@ -133,8 +135,6 @@ pub fn statements() -> Vec<String> {
         projector::BACK_TO_MARK,
         reseal::LOCK,
         tokens::BY_CLIENT_ID,
-        accounts::OWNERS_NAMED,
-        accounts::PLATFORMS_OF,
         idempotency::OUTDATED,
         idempotency::NONCES,
         idempotency::DAYS,
@@ -158,7 +158,6 @@ pub fn statements() -> Vec<String> {
         outbox::HAS_LATER,
         outbox::BACKLOG,
         outbox::BACKLOG_OF,
-        deliveries::PLATFORM_OF,
         backup::SUMMARY,
     ];
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();
@@ -167,6 +166,7 @@ pub fn statements() -> Vec<String> {
         let sql::Texts { select, insert, upsert, delete } = texts;
         all.extend([select, insert, upsert, delete].map(String::clone));
     }
+    all.push(record::selection::<Customer>(accounts::OWNERS_NAMED));
     all.sort_unstable();
     let whole = catalogue::statements().chain(copy::statements());
     all.push(catalogue::all_columns());

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::reader::View;
-use crate::record::Record;
+use crate::record::{self, Record};
 use crate::sql::{Row, Value};
 
 /// Rows up to which a list is counted. An index holds so many entries on some hundred pages.
@@ -271,9 +271,8 @@ impl View<'_> {
         let keys: Vec<_> = ids.iter().map(|id| Value::from(*id)).collect();
         let (keyring, mut found) = (self.keyring, HashMap::new());
         self.connection.fetch(R::shape(), &keys, &mut |values| {
-            let id = Row::new(R::TABLE, R::COLUMNS, values.clone()).uuid()?;
-            let record = R::read(&mut Row::new(R::TABLE, R::COLUMNS, values), keyring)?;
-            found.insert(id, Arc::new(record));
+            let id = Row::new(R::TABLE, R::COLUMNS, values[..1].to_vec()).uuid()?;
+            found.insert(id, Arc::new(record::read::<R>(values, keyring)?));
             Ok(())
         })?;
         let row = |id| {

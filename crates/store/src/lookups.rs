@@ -140,10 +140,10 @@ impl Record for Lookup {
         ]
     }
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let (id, platform, sender): (LookupId, _, _) = (row.id()?, row.id()?, row.id()?);
         let expires_at = row.time()?;
-        let stored = row.sealed(keyring)?;
+        let stored = row.bytes()?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let parts = || {
             let fields = stored.payer_fields.into_iter();

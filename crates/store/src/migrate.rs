@@ -30,6 +30,7 @@ pub(crate) static TABLES: Track = Track {
         ("V6__wide_counters", include_str!("../migrations/tables/0006_wide_counters.sql")),
         ("V7__uma_domains", include_str!("../migrations/tables/0007_uma_domains.sql")),
         ("V8__outdated_lookups", include_str!("../migrations/tables/0008_outdated_lookups.sql")),
+        ("V9__sealed_rows", include_str!("../migrations/tables/0009_sealed_rows.sql")),
     ],
 };
 
@@ -43,13 +44,14 @@ pub(crate) static JOURNAL: Track = Track {
 pub(crate) static TRACKS: [&Track; 2] = [&TABLES, &JOURNAL];
 
 /// The meaning of the migrations' tokens in SQLite.
-const SQLITE_TOKENS: [(&str, &str); 7] = [
+const SQLITE_TOKENS: [(&str, &str); 8] = [
     ("{int8}", "integer"),
     ("{bytes}", "blob"),
     ("{text}", "text"),
     ("{strict}", "strict, without rowid"),
     ("{wide}", "strict"),
     ("{grows}", ""),
+    ("{no_hash}", "zeroblob(32)"),
     ("{postgres}", "-- "),
 ];
 
@@ -60,7 +62,7 @@ const SQLITE_TOKENS: [(&str, &str); 7] = [
 /// Tables that grow are analyzed once they have twice the rows. Out of the box a tenth is enough,
 /// which in a young table is each minute. It takes seconds of a core, and no plan of ours changes
 /// by it (docs/performance.md).
-const POSTGRES_TOKENS: [(&str, &str); 7] = [
+const POSTGRES_TOKENS: [(&str, &str); 8] = [
     ("{int8}", "bigint"),
     ("{bytes}", "bytea"),
     ("{text}", "text collate \"C\""),
@@ -70,6 +72,7 @@ const POSTGRES_TOKENS: [(&str, &str); 7] = [
         "{grows}",
         "with (autovacuum_analyze_scale_factor = 1, autovacuum_analyze_threshold = 100000)",
     ),
+    ("{no_hash}", "decode(repeat('00', 32), 'hex')"),
     ("{postgres}", ""),
 ];
 

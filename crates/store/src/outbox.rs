@@ -11,14 +11,14 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::events::{self, EVENTS, Listed, Opened, Outbox};
 use crate::reader::View;
-use crate::record::Record;
+use crate::record::{self, Record};
 use crate::sql::{Row, Value};
 
 /// The place of the ordinal among the columns of [`DUE`].
 const ORDINAL: usize = 5;
 
 pub(crate) const OUTBOXES: &str = "select o.platform, o.head, o.taken, o.opened, o.endpoint, \
-    o.revision, (select min(d.due_at) from deliveries d \
+    o.revision, o.sealed, (select min(d.due_at) from deliveries d \
     where d.platform = o.platform and d.status = 'PENDING') from outboxes o";
 
 /// The predecessor is the pending delivery before one about the same resource. No delivery waits
@@ -108,12 +108,11 @@ pub struct DueBy {
 impl View<'_> {
     /// Every platform's outbox, and when its next delivery is due.
     pub fn due(&mut self) -> Result<Vec<Due>, StoreError> {
-        const COLUMNS: &[&str] =
-            &["platform", "head", "taken", "opened", "endpoint", "revision", "due_at"];
-        let mut found = Vec::new();
-        self.connection.query(OUTBOXES, &[], COLUMNS.len(), &mut |values| {
-            let row = &mut Row::new(Outbox::TABLE, COLUMNS, values);
-            found.push(Due { outbox: Outbox::read_row(row)?, next_at: row.time_or_null()? });
+        let (width, keyring, mut found) = (Outbox::shape().columns.len(), self.keyring, Vec::new());
+        self.connection.query(OUTBOXES, &[], width + 1, &mut |mut values| {
+            let due_at = values.split_off(width);
+            let next_at = Row::new(Outbox::TABLE, &["due_at"], due_at).time_or_null()?;
+            found.push(Due { outbox: record::read(values, keyring)?, next_at });
             Ok(())
         })?;
         Ok(found)
@@ -132,18 +131,20 @@ impl View<'_> {
         let untouched = untouched_since.map_or(i64::MIN, Timestamp::millis);
         let parameters =
             [platform.into(), until.into(), now.into(), untouched.into(), limit.into()];
-        let width = Delivery::COLUMNS.len() + 2 + EVENTS.columns.len();
+        let width = Delivery::shape().columns.len();
+        let all = width + 2 + EVENTS.columns.len();
         let (mut found, mut listed) = (Vec::new(), Vec::new());
         let (mut count, keyring) = (0, self.keyring);
-        self.connection.query(DUE, &parameters, width, &mut |mut values| {
+        self.connection.query(DUE, &parameters, all, &mut |mut values| {
             count += 1;
             if matches!(values.get(ORDINAL), Some(Value::Int(it)) if known.contains(it)) {
                 return Ok(());
             }
-            let event = values.split_off(Delivery::COLUMNS.len() + 2);
-            let mut row = Row::new(Delivery::TABLE, Delivery::COLUMNS, values);
-            let delivery = Delivery::read(&mut row, keyring)?;
-            let predecessor = row.int_or_null()?.zip(row.time_or_null()?);
+            let event = values.split_off(width + 2);
+            let before = values.split_off(width);
+            let delivery = record::read::<Delivery>(values, keyring)?;
+            let before = &mut Row::new(Delivery::TABLE, &["ordinal", "due_at"], before);
+            let predecessor = before.int_or_null()?.zip(before.time_or_null()?);
             let is_there = event.first().is_some_and(|value| *value != Value::Null);
             let event = &mut Row::new(EVENTS.table, EVENTS.columns, event);
             let event = if is_there { Listed::read(event).ok() } else { None };

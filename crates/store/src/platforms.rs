@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::reader::View;
-use crate::record::{Record, record_table};
+use crate::record::{self, Record, record_table};
 use crate::sealed::each;
 use crate::sql::{Row, Value};
 
@@ -237,10 +237,6 @@ impl Record for Platform {
 impl View<'_> {
     /// Every platform, newest first. Operators have few.
     pub fn platforms(&mut self) -> Result<Vec<Arc<Platform>>, StoreError> {
-        let sql =
-            format!("select {} from platforms order by id desc", Platform::COLUMNS.join(", "));
-        let keyring = self.keyring;
-        let columns = (Platform::TABLE, Platform::COLUMNS);
-        self.connection.all(&sql, &[], columns, |row| Ok(Arc::new(Platform::read(row, keyring)?)))
+        record::select(self.connection, self.keyring, "order by id desc", &[])
     }
 }

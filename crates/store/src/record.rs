@@ -14,7 +14,8 @@ use crate::journal::tail::Ends;
 use crate::keyring::Keyring;
 use crate::memtable::shared::{RecordKey, SharedMemtable, Values};
 use crate::point_reads;
-use crate::sql::{Connection, Keys, Row, Shape, Value, is_sealed};
+use crate::seal::Seal;
+use crate::sql::{Connection, Keys, Row, SEALED, Shape, Value, is_sealed};
 
 /// The number of a record's table.
 pub trait Numbered {
@@ -28,13 +29,20 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
     type Key: Ord + Hash + Clone + Send + Sync + Into<Value>;
     /// The table.
     const TABLE: &'static str;
-    /// Its columns, those of the primary key first.
+    /// The columns of its values, those of the primary key first. The last one may be named
+    /// `sealed`: bytes that must not stand in a plain column. A table whose rows are sealed has
+    /// that column in any case.
     const COLUMNS: &'static [&'static str];
     /// How many of them are the primary key. If it is more than one, a record is all rows whose
     /// first column is its key, one behind the other, and never loses one.
     const KEY_COLUMNS: usize = 1;
     /// Whether its last value stands in the journal alone ([`Shape::with_body_in_journal`]).
     const IS_BODY_IN_JOURNAL: bool = false;
+    /// Columns that tell of a person: the table has a keyed hash of each value, by which it is
+    /// found. Of an account column, that is the key of a UMA address.
+    const HIDDEN: &'static [&'static str] = &[];
+    /// How its rows are sealed. A body in the journal is compared with its row there instead.
+    const SEAL: Seal = if Self::IS_BODY_IN_JOURNAL { Seal::NONE } else { Seal::ROW };
     /// How many rows the writer thread remembers ([`crate::cache`]).
     const CACHED_MAX: usize = cache::CACHED_MAX;
 
@@ -55,18 +63,7 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
     /// The values of all columns of each row, nothing sealed.
     fn values(&self) -> Vec<Value>;
 
-    /// Seals a row for its table: a last column that is named `sealed`, for the row of its key.
-    /// Both are bytes.
-    fn seal(row: &mut [Value], keyring: &Keyring) {
-        if is_sealed(Self::COLUMNS) {
-            let [Value::Bytes(key), .., Value::Bytes(last)] = row else {
-                panic!("{}: a sealed column and its key are bytes", Self::TABLE);
-            };
-            *last = keyring.seal(Self::TABLE, key, last);
-        }
-    }
-
-    /// Reads the row, or each of the rows, and checks it.
+    /// Reads the row, or each of the rows, nothing sealed, and checks it.
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError>;
 
     /// Where changed rows of this table wait to be written.
@@ -164,9 +161,39 @@ fn join(records: &mut Vec<Vec<Value>>, row: Vec<Value>) {
     }
 }
 
-/// A record of a table.
+/// A record as its table has it.
 pub(crate) fn read<R: Record>(values: Vec<Value>, keyring: &Keyring) -> Result<R, StoreError> {
+    let values = R::shape().opened(values, keyring)?;
     R::read(&mut Row::new(R::TABLE, R::COLUMNS, values), keyring)
+}
+
+/// The columns of a record's table.
+pub(crate) fn columns<R: Record>() -> &'static [&'static str] {
+    if !R::SEAL.covers_row || is_sealed(R::COLUMNS) {
+        return R::COLUMNS;
+    }
+    // Once for each table: the caller keeps it.
+    [R::COLUMNS, &[SEALED]].concat().leak()
+}
+
+/// A statement for whole rows of a table, with its end behind the table's name.
+pub(crate) fn selection<R: Record>(which: &str) -> String {
+    format!("select {} from {} {which}", R::shape().columns.join(", "), R::TABLE)
+}
+
+/// The records that such a statement selects.
+pub(crate) fn select<R: Record>(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    which: &str,
+    parameters: &[Value],
+) -> Result<Vec<Arc<R>>, StoreError> {
+    let (sql, mut found) = (selection::<R>(which), Vec::new());
+    connection.query(&sql, parameters, R::shape().columns.len(), &mut |values| {
+        found.push(Arc::new(read(values, keyring)?));
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// Reads rows by their keys, in one round trip. Keys without a row are found to have none.
@@ -206,7 +233,7 @@ fn read_plain<R: Record>(
     keyring: &Keyring,
 ) -> Result<Found<R>, StoreError> {
     let read = |values: Values| {
-        let row = &mut Row::plain(R::TABLE, R::COLUMNS, values.to_vec());
+        let row = &mut Row::new(R::TABLE, R::COLUMNS, values.to_vec());
         R::read(row, keyring).map(Arc::new)
     };
     values.map(read).transpose()
@@ -411,9 +438,11 @@ macro_rules! record_table {
             static SHAPE: std::sync::OnceLock<$crate::sql::Shape> = std::sync::OnceLock::new();
             SHAPE.get_or_init(|| {
                 let number = <Self as $crate::record::Numbered>::NUMBER;
-                $crate::sql::Shape::new(number, Self::TABLE, Self::COLUMNS)
+                let columns = $crate::record::columns::<Self>();
+                $crate::sql::Shape::new(number, Self::TABLE, columns)
                     .with_key(Self::KEY_COLUMNS, 1)
-                    .with_seal(<Self as $crate::record::Record>::seal)
+                    .with_seal(Self::COLUMNS.len(), <Self as $crate::record::Record>::SEAL)
+                    .with_hidden(<Self as $crate::record::Record>::HIDDEN)
                     .with_body_in_journal(Self::IS_BODY_IN_JOURNAL)
             })
         }

@@ -122,13 +122,20 @@ fn reseal_rows(
     Ok(Resealed { read, resealed, last })
 }
 
-/// Reseals the last column of a row for the key in its first. Whether that changed the row.
+/// Reseals a row. Whether that changed it.
 pub(crate) fn reseal_row(
     keyring: &Keyring,
     shape: &Shape,
-    row: &mut [Value],
+    row: &mut Vec<Value>,
 ) -> Result<bool, StoreError> {
-    let [key, .., Value::Bytes(sealed)] = row else {
+    if shape.is_sealed() {
+        let before = row.last().cloned();
+        (shape.seal.open)(shape, row, keyring)?;
+        (shape.seal.seal)(shape, row, keyring);
+        return Ok(row.last() != before.as_ref());
+    }
+    // A key of the journal or of a person is sealed for the key of its row.
+    let [key, .., Value::Bytes(sealed)] = &mut row[..] else {
         // An erased data key has nothing sealed.
         return Ok(false);
     };

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::seal::Seal;
 
 /// A value of one column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,6 +30,17 @@ impl Value {
     /// Text that lives as long as the program, such as the name of a state.
     pub const fn name(name: &'static str) -> Self {
         Self::Text(Cow::Borrowed(name))
+    }
+
+    /// The key of a row for a person: a uuid, or the first bytes of another key.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Bytes(bytes) => match uuid::Uuid::from_slice(bytes) {
+                Ok(uuid) => uuid.to_string(),
+                Err(_) => bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect(),
+            },
+            Self::Null | Self::Int(_) | Self::Text(_) => "a row".to_owned(),
+        }
     }
 
     /// `Null` or the value.
@@ -113,34 +125,17 @@ pub struct Row {
     columns: &'static [&'static str],
     values: std::vec::IntoIter<Value>,
     next: usize,
-    /// The first value of a row with a sealed column, which belongs to it.
-    key: Vec<u8>,
-    /// Whether nothing in it is sealed.
-    is_plain: bool,
 }
 
-/// Whether the last of a table's columns is sealed for the row of its first.
+/// Whether the last of a table's columns is sealed.
 pub(crate) fn is_sealed(columns: &[&str]) -> bool {
-    columns.last() == Some(&"sealed")
+    columns.last() == Some(&SEALED)
 }
 
 impl Row {
-    /// A row of `table` whose values stand in the order of `columns`.
+    /// A row of `table` whose values stand in the order of `columns`, nothing sealed.
     pub fn new(table: &'static str, columns: &'static [&'static str], values: Vec<Value>) -> Self {
-        let key = match values.first() {
-            Some(Value::Bytes(key)) if is_sealed(columns) => key.clone(),
-            Some(_) | None => Vec::new(),
-        };
-        Self { table, columns, values: values.into_iter(), next: 0, key, is_plain: false }
-    }
-
-    /// A row in which nothing is sealed, as the journal has it.
-    pub(crate) fn plain(
-        table: &'static str,
-        columns: &'static [&'static str],
-        values: Vec<Value>,
-    ) -> Self {
-        Self { is_plain: true, ..Self::new(table, columns, values) }
+        Self { table, columns, values: values.into_iter(), next: 0 }
     }
 
     /// An error about the column that was read last.
@@ -243,15 +238,6 @@ impl Row {
         self.or_null(Self::bytes)
     }
 
-    /// The next column, bytes that are sealed for the row of this key, opened.
-    pub fn sealed(&mut self, keyring: &Keyring) -> Result<Vec<u8>, StoreError> {
-        let sealed = self.bytes()?;
-        if self.is_plain {
-            return Ok(sealed);
-        }
-        keyring.open(self.table, &self.key, &sealed)
-    }
-
     /// The next column, a uuid.
     pub fn uuid(&mut self) -> Result<uuid::Uuid, StoreError> {
         let bytes = self.bytes()?;
@@ -295,8 +281,8 @@ pub(crate) fn collect_values(
 /// The name of the leadership lease: an engine sees by it whether a server is there.
 pub const LEADERSHIP: &str = "JOBS";
 
-/// Seals what must not stand in a plain column: the values of a row are made those of its table.
-pub type Seal = fn(&mut [Value], &Keyring);
+/// The last column of a table whose rows are sealed.
+pub(crate) const SEALED: &str = "sealed";
 
 /// A table as engines read and write it by key. A database in this process takes one row at a time;
 /// one behind a network takes many with each round trip.
@@ -312,8 +298,13 @@ pub struct Shape {
     pub key: usize,
     /// How many of them name a record: fewer than the key, if a record has several rows.
     pub record_key: usize,
+    /// How many values the journal has of each row. A sealed row without a sealed part has one
+    /// column more: its seal.
+    pub width: usize,
     /// How its rows are sealed.
     pub seal: Seal,
+    /// The places of the columns that have a keyed hash in the place of their value.
+    pub hidden: Vec<usize>,
     /// Whether the last value of a row stands in the journal alone: the table has the number of
     /// its row there.
     pub is_body_in_journal: bool,
@@ -336,10 +327,22 @@ pub struct Texts {
 impl Shape {
     /// A table whose primary key is its first column, and in which nothing is sealed.
     pub const fn new(number: u16, table: &'static str, columns: &'static [&'static str]) -> Self {
-        let seal: Seal = |_, _| {};
         let (key, record_key, is_body_in_journal) = (1, 1, false);
+        let (width, seal) = (columns.len(), Seal::NONE);
+        let hidden = Vec::new();
         let texts = OnceLock::new();
-        Self { number, table, columns, key, record_key, seal, is_body_in_journal, texts }
+        Self {
+            number,
+            table,
+            columns,
+            key,
+            record_key,
+            width,
+            seal,
+            hidden,
+            is_body_in_journal,
+            texts,
+        }
     }
 
     /// The table with a primary key of so many columns, of which so many name a record.
@@ -349,10 +352,18 @@ impl Shape {
         self
     }
 
-    /// The table with rows that are sealed in this way.
+    /// The table with rows of so many values in the journal, which are sealed in this way.
     #[must_use]
-    pub const fn with_seal(mut self, seal: Seal) -> Self {
-        self.seal = seal;
+    pub const fn with_seal(mut self, width: usize, seal: Seal) -> Self {
+        (self.width, self.seal) = (width, seal);
+        self
+    }
+
+    /// The table, some of whose columns have a keyed hash of their value.
+    #[must_use]
+    pub fn with_hidden(mut self, names: &[&str]) -> Self {
+        let place = |name| self.columns.iter().position(|column| column == name);
+        self.hidden = names.iter().filter_map(place).collect();
         self
     }
 
@@ -365,17 +376,26 @@ impl Shape {
 
     /// The rows of a table as it keeps them: from the values of one or more, one behind the other,
     /// nothing sealed. Columns that are newer than the values are null.
-    pub(crate) fn rows(&self, mut values: Vec<Value>, keyring: &Keyring) -> Vec<Vec<Value>> {
-        let width = self.columns.len();
-        let mut rows = Vec::with_capacity(values.len() / width.max(1));
-        while values.len() > width {
-            let rest = values.split_off(width);
-            rows.push(std::mem::replace(&mut values, rest));
+    pub fn rows(&self, values: Vec<Value>, keyring: &Keyring) -> Vec<Vec<Value>> {
+        let mut rows = parts(values, self.width);
+        if let Some(last) = rows.last_mut() {
+            last.resize(self.width, Value::Null);
         }
-        values.resize(width, Value::Null);
-        rows.push(values);
-        rows.iter_mut().for_each(|row| (self.seal)(row, keyring));
+        rows.iter_mut().for_each(|row| (self.seal.seal)(self, row, keyring));
         rows
+    }
+
+    /// The values of one or more rows as the table has them, one behind the other, as the journal
+    /// has them. [`StoreError::Sealed`] if a row is not as it was sealed.
+    pub fn opened(&self, values: Vec<Value>, keyring: &Keyring) -> Result<Vec<Value>, StoreError> {
+        let mut rows = parts(values, self.columns.len());
+        for row in &mut rows {
+            (self.seal.open)(self, row, keyring)?;
+        }
+        Ok(match rows.len() {
+            1 => rows.swap_remove(0),
+            _ => rows.concat(),
+        })
     }
 
     /// The clause of an insert that replaces a row that is there.
@@ -383,6 +403,11 @@ impl Shape {
         let (keys, rest) = self.columns.split_at(self.key);
         let sets: Vec<_> = rest.iter().map(|name| format!("{name} = excluded.{name}")).collect();
         format!("on conflict ({}) do update set {}", keys.join(", "), sets.join(", "))
+    }
+
+    /// Whether an edit of any column of a row is found.
+    pub const fn is_sealed(&self) -> bool {
+        self.seal.covers_row
     }
 
     /// The statements for one row.
@@ -410,6 +435,17 @@ impl Shape {
             delete: format!("delete from {table} where {}", meets.join(" and ")),
         }
     }
+}
+
+/// Values in parts of a width, the last of which may be shorter: one at least.
+fn parts(mut values: Vec<Value>, width: usize) -> Vec<Vec<Value>> {
+    let mut parts = Vec::with_capacity(values.len() / width.max(1));
+    while values.len() > width {
+        let rest = values.split_off(width);
+        parts.push(std::mem::replace(&mut values, rest));
+    }
+    parts.push(values);
+    parts
 }
 
 /// Rows of one table that are wanted: those whose first column is one of these.

@@ -57,6 +57,8 @@ impl Record for Transaction {
         "history",
         "sealed",
     ];
+    const HIDDEN: &'static [&'static str] =
+        &["platform_customer_id", "source_account", "destination_account", "own_address"];
     record_table!(transactions);
 
     fn key(&self) -> TransactionId {
@@ -116,9 +118,9 @@ impl Record for Transaction {
         ]
     }
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let columns = Columns::read(row)?;
-        let stored = row.sealed(keyring)?;
+        let stored = row.bytes()?;
         let mut stored: Stored =
             serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let reason = stored.reason.take().map(|(code, message)| StatusReason::given(code, message));

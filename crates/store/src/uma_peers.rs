@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::reader::View;
-use crate::record::{Record, record_table};
+use crate::record::{self, Record, record_table};
 use crate::sql::{Row, Value};
 
 /// Keys and last exchange; neither is personal or secret.
@@ -141,12 +141,6 @@ impl Record for UmaPeer {
 impl View<'_> {
     /// The institutions that platforms know, by their domains. Operators ask for it.
     pub fn uma_peers(&mut self) -> Result<Vec<Arc<UmaPeer>>, StoreError> {
-        let sql = format!(
-            "select {} from uma_peers order by domain, platform",
-            UmaPeer::COLUMNS.join(", ")
-        );
-        let keyring = self.keyring;
-        let columns = (UmaPeer::TABLE, UmaPeer::COLUMNS);
-        self.connection.all(&sql, &[], columns, |row| Ok(Arc::new(UmaPeer::read(row, keyring)?)))
+        record::select(self.connection, self.keyring, "order by domain, platform", &[])
     }
 }

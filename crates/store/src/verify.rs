@@ -20,6 +20,7 @@ mod answers;
 mod events;
 mod money;
 mod deliveries;
+mod seals;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,9 +36,9 @@ use domain::kyc::IdentityCheck;
 use domain::lookup::Lookup;
 use domain::platform::Platform;
 use domain::token::Token;
+use domain::uma_peer::UmaPeer;
 use ledger::account::{AccountKey, Counters};
 use ledger::audit::Sums;
-use uuid::Uuid;
 
 use self::money::Books;
 use self::parties::{Parties, read_all};
@@ -136,7 +137,7 @@ predicates! {
     C4 "every identity check can be read, and waits for its time while it is its customer's open one",
     C5 "every import is as far as its parts, keeps no row that was gone through, and goes on",
     P1 "no clock was moved where money is real",
-    S2 "every sealed value opens with the key and holds what belongs there",
+    S2 "every row is as a server sealed it, and holds what belongs there",
     S4 "whatever belongs to a platform refers only to what is the same platform's",
     J3 "the tables are what the journal says, row by row",
 }
@@ -348,7 +349,7 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones use the results of earlier ones.
-const PASSES: [Pass; 10] = [
+const PASSES: [Pass; 11] = [
     integrity,
     journal::check,
     parties::read,
@@ -359,6 +360,7 @@ const PASSES: [Pass; 10] = [
     rules::check,
     answers::check,
     check_rows,
+    seals::check,
 ];
 
 /// Reads every row of the tables that no other pass reads whole.
@@ -388,6 +390,7 @@ fn check_rows(run: &mut Run<'_>) -> Result<(), StoreError> {
     all::<Approval>(run, Predicate::A1)?;
     all::<Outbox>(run, Predicate::E6)?;
     all::<Attention>(run, Predicate::S4)?;
+    all::<UmaPeer>(run, Predicate::S4)?;
     all::<PaymentHash>(run, Predicate::B2)?;
     read_all::<DomainClaim>(run, Predicate::S4, |findings, parties, _, claim| {
         let is_known = parties.platform_of(Owner::Platform(claim.platform)).is_some();
@@ -505,13 +508,7 @@ fn integrity(run: &mut Run<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The uuid in a value, for the name of a row that cannot be read otherwise.
+/// The key in a value, for the name of a row that cannot be read otherwise.
 fn shown(value: Option<&Value>) -> String {
-    match value {
-        Some(Value::Bytes(bytes)) => match Uuid::from_slice(bytes) {
-            Ok(uuid) => uuid.to_string(),
-            Err(_) => bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect(),
-        },
-        Some(Value::Null | Value::Int(_) | Value::Text(_)) | None => "a row".to_owned(),
-    }
+    value.unwrap_or(&Value::Null).shown()
 }

@@ -9,6 +9,7 @@ use crate::accounts::Named;
 use crate::error::StoreError;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
 use crate::reader::View;
+use crate::seal;
 use crate::sql::Value;
 
 /// Which transactions are listed. Bounds are inclusive.
@@ -133,7 +134,8 @@ impl View<'_> {
                 Some(owners) if owners.is_empty() => return Ok(Page::EMPTY),
                 Some(owners) => ways.push(filter.of_owners(&owners)),
                 None => {
-                    rest.and("platform_customer_id = ?", [name.as_str().into()]);
+                    let hidden = seal::hidden(self.keyring, &name.as_str().into());
+                    rest.and_if("platform_customer_id = ?", hidden);
                 }
             }
         }

@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::{Findings, Predicate, Run, shown};
 use crate::error::StoreError;
 use crate::external_accounts::read_owner;
-use crate::record::Record;
-use crate::sql::{Row, Value, is_sealed};
+use crate::record::{self, Record};
+use crate::sql::{Row, Value};
 
 const PLATFORMS: &str = "select id, mode from platforms";
 const CUSTOMERS: &str = "select id, platform from customers";
@@ -124,13 +124,9 @@ pub(super) fn read(run: &mut Run<'_>) -> Result<(), StoreError> {
     })
 }
 
-pub(super) fn whole<R: Record>() -> String {
-    format!("select {} from {}", R::COLUMNS.join(", "), R::TABLE)
-}
-
 /// Reads every row of a table as the rest of the program does, if there is a key, and hands it to
-/// `each` with its name. One that cannot be read breaks `unreadable`, and one that does not open
-/// breaks S2.
+/// `each` with its name. One that cannot be read breaks `unreadable`. One that does not open is
+/// named by the pass of seals.
 pub(super) fn read_all<R: Record>(
     run: &mut Run<'_>,
     unreadable: Predicate,
@@ -139,16 +135,13 @@ pub(super) fn read_all<R: Record>(
     let Run { connection, keyring: Some(keyring), findings, parties, .. } = run else {
         return Ok(());
     };
-    let is_sealed = is_sealed(R::COLUMNS);
-    connection.query(&whole::<R>(), &[], R::COLUMNS.len(), &mut |values: Vec<Value>| {
+    let width = R::shape().columns.len();
+    connection.query(&record::selection::<R>(""), &[], width, &mut |values: Vec<Value>| {
         let name = format!("{} {}", R::TABLE, shown(values.first()));
         findings.saw(unreadable, 1);
-        findings.saw(Predicate::S2, usize::from(is_sealed));
-        match R::read(&mut Row::new(R::TABLE, R::COLUMNS, values), keyring) {
+        match record::read::<R>(values, keyring) {
             Ok(read) => each(findings, parties, &name, &read),
-            Err(StoreError::Sealed { .. }) => {
-                findings.broke(Predicate::S2, format!("{name} does not open"));
-            }
+            Err(StoreError::Sealed { .. }) => {}
             Err(error) => findings.unreadable(unreadable, name, &error),
         }
         Ok(())

@@ -92,7 +92,6 @@ pub(super) struct RawTransaction {
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) history: Vec<(usize, Timestamp)>,
-    pub(super) sealed: Vec<u8>,
     pub(super) values: Vec<Value>,
 }
 
@@ -114,7 +113,6 @@ pub(super) struct RawQuote {
     pub(super) expires_at: Timestamp,
     pub(super) settlement: RawSettlement,
     pub(super) history: Vec<(usize, Timestamp)>,
-    pub(super) sealed: Vec<u8>,
     pub(super) values: Vec<Value>,
 }
 
@@ -298,7 +296,6 @@ fn read_transaction(values: Vec<Value>) -> Result<RawTransaction, StoreError> {
         },
         updated_at: row.time()?,
         history: read_steps(row)?,
-        sealed: row.bytes()?,
         values,
     })
 }
@@ -327,7 +324,6 @@ fn read_quote(values: Vec<Value>) -> Result<(Uuid, RawQuote), StoreError> {
             settlement(row)?
         },
         history: read_steps(row)?,
-        sealed: row.bytes()?,
         values,
     };
     Ok((transaction, quote))

@@ -7,13 +7,13 @@ use domain::id::{QuoteId, TransactionId};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{self, Direction, FailureReason, Transaction, reference};
-use uuid::Uuid;
 
 use super::payment::{Payment, RawQuote, RawSettlement, RawTransaction};
 use super::{Findings, Predicate, Run, money};
+use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::record::Record;
-use crate::sql::{Row, Value};
+use crate::record::{self, Record};
+use crate::sql::Value;
 
 /// Checks T1 to T6, H3 and S4 of one payment.
 pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
@@ -310,21 +310,20 @@ fn belongs_together(run: &mut Run<'_>, payment: &Payment, transaction: &RawTrans
     }
 }
 
-/// S2 of the rows of one payment. Each opened row is read as the rest of the program does, unless
+/// S2 of the parts of one payment. Each opened row is read as the rest of the program does, unless
 /// another predicate has named its fault already.
 pub(super) fn check_contents(run: &mut Run<'_>, payment: &Payment, is_sound: bool) {
     let Run { findings, keyring: Some(keyring), .. } = run else { return };
     let mut contents = Contents { findings, keyring, is_sound };
     if let Some(transaction) = &payment.transaction {
-        let (name, sealed) = (payment.name(), &transaction.sealed);
-        let read = contents.check::<Transaction>(name, payment.id, sealed, &transaction.values);
+        let read = contents.check::<Transaction>(payment.name(), &transaction.values);
         if let Some(read) = read {
             money::deposits_what_it_says(contents.findings, payment, read.draft());
         }
     }
     for quote in &payment.quotes {
         let name = format!("Quote:{}", quote.id);
-        let read = contents.check::<Quote>(name, quote.id, &quote.sealed, &quote.values);
+        let read = contents.check::<Quote>(name, &quote.values);
         if let Some(read) = read {
             money::is_priced_as_it_says(contents.findings, &read);
         }
@@ -338,21 +337,10 @@ struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    fn check<R: Record>(
-        &mut self,
-        name: String,
-        id: Uuid,
-        sealed: &[u8],
-        values: &[Value],
-    ) -> Option<R> {
-        self.findings.saw(Predicate::S2, 1);
-        if self.keyring.open(R::TABLE, id.as_bytes(), sealed).is_err() {
-            self.findings.broke(Predicate::S2, format!("{name} does not open"));
-            return None;
-        }
-        let mut row = Row::new(R::TABLE, R::COLUMNS, values.to_vec());
-        match R::read(&mut row, self.keyring) {
+    fn check<R: Record>(&mut self, name: String, values: &[Value]) -> Option<R> {
+        match record::read::<R>(values.to_vec(), self.keyring) {
             Ok(read) => return Some(read),
+            Err(StoreError::Sealed { .. }) => {}
             Err(error) if self.is_sound => self.findings.unreadable(Predicate::S2, name, &error),
             Err(_) => {}
         }

@@ -304,7 +304,7 @@ macro_rules! suite {
                     a_closed_database_is_complete_in_its_main_part
                     sealed_columns_show_no_plain_text
                     the_address_of_a_server_counts_for_no_other
-                    a_damaged_row_is_named_by_table_and_column;
+                    an_edited_row_is_named_by_its_table_and_key;
                 keys: a_database_opens_with_the_key_of_its_server
                     servers_that_begin_at_once_have_one_secret
                     another_key_takes_the_place_of_the_servers

@@ -137,15 +137,17 @@ pub async fn sealed_columns_show_no_plain_text<P: Provider>() {
     let open = opened.provider.bytes();
     let closed = opened.close().bytes();
     for bytes in [open, closed] {
-        // Plain values that are found show that the search works.
-        assert!(holds(&bytes, "user-1") && holds(&bytes, uma_address(1).as_str()));
-        for text in [CANARY, ACCOUNT_NUMBER, "DE89370400440532013000", "1990-05-17", "10115"] {
+        // A plain value that is found shows that the search works.
+        assert!(holds(&bytes, "PENDING_REVIEW") || holds(&bytes, "APPROVED"));
+        let address = uma_address(1);
+        let person = ["user-1", address.as_str(), CANARY, ACCOUNT_NUMBER, "1990-05-17", "10115"];
+        for text in person.into_iter().chain(["DE89370400440532013000"]) {
             assert!(!holds(&bytes, text), "{text}");
         }
     }
 }
 
-pub async fn a_damaged_row_is_named_by_table_and_column<P: Provider>() {
+pub async fn an_edited_row_is_named_by_its_table_and_key<P: Provider>() {
     let provider = filled::<P>().await.close();
     provider.run("update customers set kyc_status = 'FINE'");
     let opened = crate::open_again(provider);
@@ -154,6 +156,6 @@ pub async fn a_damaged_row_is_named_by_table_and_column<P: Provider>() {
         .read(|view| Ok::<_, StoreError>(view.get::<Customer>(&customer_id(1))?.is_some()))
         .await
         .unwrap_err();
-    let StoreError::Corrupt { place, .. } = refused else { panic!("{refused}") };
-    assert_eq!(place, "customers.kyc_status");
+    let StoreError::Sealed { place } = refused else { panic!("{refused}") };
+    assert_eq!(place, format!("customers {}", customer_id(1).uuid()));
 }

@@ -153,7 +153,7 @@ pub async fn what_cannot_be_sealed_fails_alone<P: Provider>() {
     let letting_go = async { drop(held) };
     let (two, one, three, ()) = tokio::join!(biased; add(2), change, add(3), letting_go);
     assert_eq!((two, three), (Ok(()), Ok(())));
-    assert_eq!(one, Err(Refused::Store(StoreError::Sealed { place: "data_keys" })));
+    assert_eq!(one, Err(Refused::Store(StoreError::Sealed { place: "data_keys".to_owned() })));
     let platforms = opened.read(|view| Ok(view.platforms()?.len())).await;
     assert_eq!(platforms, 3);
     let customer = opened.store.get::<Customer>(customer_id(1)).await.unwrap().unwrap();

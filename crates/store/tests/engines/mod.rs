@@ -1,8 +1,10 @@
 //! Databases of every engine that can be damaged behind the store's back.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use store::catalogue;
 use store::engine::{Engine, NewTables};
 use store::error::StoreError;
 use store::keyring::Keyring;
@@ -97,9 +99,15 @@ fn of_postgres(sql: &str) -> String {
 impl Kind {
     /// A report on the database that `build` makes, once for each engine, after `sql` was run on a
     /// copy of it.
-    pub fn damaged(self, build: fn(&dyn Engine), sql: &str, key: Option<&Keyring>) -> Report {
+    pub fn damaged(
+        self,
+        build: fn(&dyn Engine),
+        sql: &str,
+        by: By,
+        key: Option<&Keyring>,
+    ) -> Report {
         match self {
-            Self::Sqlite => damaged_file(build, sql, key),
+            Self::Sqlite => damaged_file(build, sql, by, key),
             Self::Postgres => {
                 static SOUND: OnceLock<Database> = OnceLock::new();
                 let sound = SOUND.get_or_init(|| {
@@ -109,14 +117,87 @@ impl Kind {
                     sound.query(FUNCTIONS).unwrap();
                     sound
                 });
-                let engine = Damaged { engine: server(sound), sql: of_postgres(sql) };
+                let engine = Damaged { engine: server(sound), sql: of_postgres(sql), by };
                 verify(&engine, key).unwrap()
             }
         }
     }
 }
 
-fn damaged_file(build: fn(&dyn Engine), sql: &str, key: Option<&Keyring>) -> Report {
+/// Who has damaged a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A server: it seals what it writes.
+    Bug,
+    /// A person with access to the database, who cannot.
+    Intruder,
+}
+
+/// The rows of a sound database and what they seal, by their seals: all columns, and nothing sealed.
+type Parts = HashMap<Value, (Vec<Value>, Vec<Value>)>;
+
+/// The rows of each table whose rows are sealed, as it has them. A damage may have left a table
+/// that cannot be read.
+pub fn sealed_rows(connection: &mut dyn Connection) -> Vec<(&'static Shape, Vec<Vec<Value>>)> {
+    let sealed = catalogue::tables().iter().filter(|shape| shape.is_sealed());
+    let rows = |shape: &&'static Shape| {
+        let mut rows = Vec::new();
+        let sql = format!("select {} from {}", shape.columns.join(", "), shape.table);
+        let _ = connection.query(&sql, &[], shape.columns.len(), &mut |row| {
+            rows.push(row);
+            Ok(())
+        });
+        (*shape, rows)
+    };
+    sealed.map(rows).collect()
+}
+
+/// What its rows seal.
+fn parts(connection: &mut dyn Connection) -> Parts {
+    let mut parts = Parts::new();
+    for (shape, rows) in sealed_rows(connection) {
+        for row in rows {
+            let opened = shape.opened(row.clone(), &keyring()).unwrap();
+            parts.insert(row.last().unwrap().clone(), (row, opened));
+        }
+    }
+    parts
+}
+
+/// Seals rows again as a server would that has written them so.
+fn seal_again(connection: &mut dyn Connection, parts: &Parts) {
+    for (shape, rows) in sealed_rows(connection) {
+        for damaged in rows {
+            let (seal, mut row) = (damaged.last().unwrap(), damaged.clone());
+            row.pop();
+            if let Some((before, opened)) = parts.get(seal) {
+                for ((value, before), opened) in row.iter_mut().zip(before).zip(opened) {
+                    // Columns that are as they were may have a hash.
+                    if value == before {
+                        value.clone_from(opened);
+                    }
+                }
+                row.extend(opened[row.len()..].iter().cloned());
+            } else if *seal != Value::Null {
+                // A new row of a table without personal data has no seal yet.
+                continue;
+            }
+            let sealed = shape.rows(row, &keyring()).swap_remove(0);
+            let columns = shape.columns.iter().zip(sealed).zip(&damaged);
+            let changed = columns.filter(|((_, value), damaged)| value != *damaged);
+            for ((column, value), _) in changed {
+                let meets = (2..).zip(&shape.columns[..shape.key]);
+                let meets: Vec<_> = meets.map(|(at, key)| format!("{key} = ${at}")).collect();
+                let (table, meets) = (shape.table, meets.join(" and "));
+                let sql = format!("update {table} set {column} = $1 where {meets}");
+                let parameters = [&[value], &damaged[..shape.key]].concat();
+                assert_eq!(connection.execute(&sql, &parameters), Ok(1), "{table}");
+            }
+        }
+    }
+}
+
+fn damaged_file(build: fn(&dyn Engine), sql: &str, by: By, key: Option<&Keyring>) -> Report {
     static BYTES: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
     let files = |folder: &TempDir| [file(folder), journal_of(&file(folder))];
     let bytes = BYTES.get_or_init(|| {
@@ -129,8 +210,17 @@ fn damaged_file(build: fn(&dyn Engine), sql: &str, key: Option<&Keyring>) -> Rep
     for (file, bytes) in files(&folder).iter().zip(bytes) {
         std::fs::write(file, bytes).unwrap();
     }
-    damage(&file(&folder), sql);
+    static PARTS: OnceLock<Parts> = OnceLock::new();
     let engine = SqliteFile::new(&file(&folder));
+    let parts = PARTS.get_or_init(|| parts(&mut *engine.projector().unwrap()));
+    damage(&file(&folder), sql);
+    if by == By::Bug
+        && let Ok(mut connection) = engine.projector()
+        && connection.begin().is_ok()
+    {
+        seal_again(&mut *connection, parts);
+        connection.commit().unwrap();
+    }
     verify(&engine, key).unwrap()
 }
 
@@ -150,11 +240,13 @@ pub fn damage(path: &Path, sql: &str) {
 struct Damaged {
     engine: PostgresServer,
     sql: String,
+    by: By,
 }
 
 struct DamagedConnection {
     connection: Box<dyn Connection>,
     sql: String,
+    by: By,
 }
 
 impl Engine for Damaged {
@@ -172,7 +264,7 @@ impl Engine for Damaged {
 
     fn auditor(&self) -> Result<Box<dyn Connection>, StoreError> {
         let connection = self.engine.prepare(&keyring())?;
-        Ok(Box::new(DamagedConnection { connection, sql: self.sql.clone() }))
+        Ok(Box::new(DamagedConnection { connection, sql: self.sql.clone(), by: self.by }))
     }
 
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -196,11 +288,16 @@ impl Connection for DamagedConnection {
     fn begin_read(&mut self) -> Result<(), StoreError> {
         self.connection.begin()?;
         self.connection.execute("set local session_replication_role = replica", &[])?;
+        static PARTS: OnceLock<Parts> = OnceLock::new();
+        let parts = PARTS.get_or_init(|| parts(&mut *self.connection));
         let mut changed = 0;
         for statement in self.sql.split(';').filter(|statement| !statement.trim().is_empty()) {
             changed += self.connection.execute(statement, &[])?;
         }
         assert!(changed > 0 || self.sql.is_empty(), "nothing was damaged: {}", self.sql);
+        if self.by == By::Bug {
+            seal_again(&mut *self.connection, parts);
+        }
         Ok(())
     }
 
