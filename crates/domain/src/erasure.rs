@@ -32,6 +32,11 @@ pub trait Erase: PartialEq + Sized {
     fn tells_of_person(&self) -> bool {
         self.erased() != *self
     }
+
+    /// The texts in it that tell of the person, if nothing else does; nothing if more does.
+    fn only_texts(&self) -> Option<Vec<&str>> {
+        None
+    }
 }
 
 /// The name of an erased customer at its platform: its id, which tells customers apart.
@@ -156,6 +161,23 @@ impl Erase for Transaction {
     /// Each change of a payment asks, and nearly always the name says so.
     fn tells_of_person(&self) -> bool {
         erased_name(self.draft()) != self.draft().platform_customer_id || self.erased() != *self
+    }
+
+    /// The platform's name for the customer, the memo, and texts for the rail and of it. A payment
+    /// between addresses has more. The code of a rail is of a list, and tells of no person.
+    fn only_texts(&self) -> Option<Vec<&str>> {
+        let (draft, words) = (self.draft(), self.rail_words());
+        let is_of_addresses = draft.uma.is_some()
+            || matches!(draft.source, Some(Source::Uma { .. }))
+            || matches!(draft.destination, Destination::Uma { .. });
+        let texts = [
+            Some(&*draft.platform_customer_id),
+            draft.description.as_deref(),
+            draft.rail_request.remittance.as_deref(),
+            words.text(),
+            words.reference(),
+        ];
+        (!is_of_addresses).then(|| texts.into_iter().flatten().collect())
     }
 }
 

@@ -442,6 +442,7 @@ impl Transaction {
 mod tests {
     use super::*;
     use crate::currency::Currency;
+    use crate::erasure::Erase as _;
     use crate::uma_address::UmaAddress;
     use uuid::Uuid;
 
@@ -512,6 +513,48 @@ mod tests {
             assert_eq!(returned.at_version(number), *version);
         }
         assert_eq!(returned.at_version(9), returned);
+    }
+
+    #[test]
+    fn what_erasure_takes_out_are_the_texts_unless_it_is_of_addresses() {
+        let made = transaction();
+        let name = made.draft.platform_customer_id.clone();
+        let address = || UmaAddress::parse("$ada@uma.test").expect("an address");
+        let currency = Currency::from_code("USD").expect("known currency");
+        let mut full = made.clone();
+        full.draft.description = Some("rent".to_owned());
+        full.draft.rail_request.remittance = Some("May".to_owned());
+        full.draft.rail_request.purpose = Some("GIFT");
+        full.rail_words = RailWords::new(Some("AC04"), Some("closed"), Some("TX-1"));
+        assert_eq!(made.only_texts(), Some(vec![&*name]));
+        assert_eq!(full.only_texts(), Some(vec![&*name, "rent", "May", "closed", "TX-1"]));
+        let erased = full.erased();
+        let mut without = made.clone();
+        without.draft.rail_request.purpose = Some("GIFT");
+        assert_eq!(erased.only_texts(), without.erased().only_texts(), "nothing else is left");
+        assert_eq!(erased, without.erased());
+        let tells: [fn(&mut Transaction, UmaAddress, Currency); 3] = [
+            |it, address, _| it.draft.source = Some(Source::Uma { address }),
+            |it, address, currency| it.draft.destination = Destination::Uma { address, currency },
+            |it, address, _| {
+                it.draft.uma = Some(Uma {
+                    sender: address.clone(),
+                    receiver: address,
+                    counterparty: Facts::new(),
+                    settlement: Settlement::Here { outgoing: None },
+                    rate_details: None,
+                    conversion: None,
+                    payee: AboutPayee::default(),
+                    callback: None,
+                });
+            },
+        ];
+        for change in tells {
+            let mut changed = made.clone();
+            change(&mut changed, address(), currency);
+            assert_ne!(changed.erased(), made.erased());
+            assert_eq!(changed.only_texts(), None, "{changed:?}");
+        }
     }
 
     #[test]

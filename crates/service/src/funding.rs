@@ -185,6 +185,7 @@ pub fn fund_quote(
     let transaction = unit
         .get::<Transaction>(&transaction_id)?
         .ok_or_else(|| Error::Internal(format!("{id} has no transaction")))?;
+    unit.answers_with(&*transaction);
     Ok(Transaction::clone(&transaction))
 }
 

@@ -126,5 +126,7 @@ pub fn transfer(
     let transaction = Transaction::pending(draft).ordered_over(rail);
     lifecycle::begin(app, unit, transaction.clone())?;
     unit.pend(id, &posting, now)?;
-    lifecycle::ask_rail(app, unit, transaction, leg, now)
+    let transaction = lifecycle::ask_rail(app, unit, transaction, leg, now)?;
+    unit.answers_with(&transaction);
+    Ok(transaction)
 }

@@ -27,8 +27,17 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Makes bytes smaller.
+/// The first byte of bytes that are left as they are.
+const AS_IT_IS: u8 = 0;
+
+/// The length from which compression is worth its time.
+const LENGTH_MIN: usize = 128;
+
+/// Makes bytes smaller, unless they are few.
 pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
+    if bytes.len() < LENGTH_MIN {
+        return [&[AS_IT_IS], bytes].concat();
+    }
     metrics::counter!("switchyard_zstd_calls_total", "operation" => "compress").increment(1);
     COMPRESSOR.with_borrow_mut(|kept| {
         let compressor = kept.get_or_insert_with(|| {
@@ -42,6 +51,9 @@ pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
 
 /// The bytes that were compressed; nothing if these are none.
 pub(crate) fn decompress(compressed: &[u8]) -> Option<Vec<u8>> {
+    if let Some(bytes) = compressed.strip_prefix(&[AS_IT_IS]) {
+        return Some(bytes.to_vec());
+    }
     metrics::counter!("switchyard_zstd_calls_total", "operation" => "decompress").increment(1);
     let compressed = compressed.strip_prefix(&[NUMBER])?;
     let length = zstd_safe::get_frame_content_size(compressed).ok()??;

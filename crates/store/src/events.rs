@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::journal::bodies::{self, Found};
-use crate::journal::change_set::{Kind, RowChange, TableChange};
+use crate::journal::change_set::{Kind, Personal, RowChange, TableChange};
 use crate::keyring::Keyring;
 use crate::reader::View;
 use crate::record::{Record, record_table};
@@ -134,8 +134,8 @@ pub(crate) fn open(
     Ok(listed.iter().zip(found).map(|(listed, found)| listed.opened(found)).collect())
 }
 
-/// The change to an event about a customer.
-fn change(kind_of_change: Kind, numbered: &Numbered, owner: Option<Uuid>) -> RowChange {
+/// The change to an event that tells of a person.
+fn change(kind_of_change: Kind, numbered: &Numbered, of_person: Option<Personal>) -> RowChange {
     let Event { platform, kind, resource, number, at, ref body, .. } = numbered.event;
     let values = vec![
         platform.into(),
@@ -146,8 +146,7 @@ fn change(kind_of_change: Kind, numbered: &Numbered, owner: Option<Uuid>) -> Row
         at.into(),
         Value::from(&body[..]),
     ];
-    let change = TableChange { table: EVENTS.number, kind: kind_of_change, values };
-    RowChange { owner, change }
+    RowChange { of_person, change: TableChange::new(EVENTS.number, kind_of_change, values) }
 }
 
 /// Where events go that were not delivered yet.
@@ -381,8 +380,8 @@ impl Unit<'_, '_> {
                 self.push_delivery(delivery, event.clone(), outbox.revision);
             }
         }
-        let owner = self.owner_of(&event)?;
-        self.push_event(change(Kind::Insert, &Numbered { ordinal, event }, owner));
+        let of_person = self.of_person(&event)?;
+        self.push_event(change(Kind::Insert, &Numbered { ordinal, event }, of_person));
         Ok(ordinal)
     }
 
@@ -391,17 +390,19 @@ impl Unit<'_, '_> {
         self.push_event(change(Kind::Update, event, None));
     }
 
-    /// The customer whose personal data an event tells. Its unit has read or written its resource.
-    fn owner_of(&mut self, event: &Event) -> Result<Option<Uuid>, StoreError> {
+    /// The customer of whom an event tells. Its unit has read or written its resource.
+    fn of_person(&mut self, event: &Event) -> Result<Option<Personal>, StoreError> {
         let id = event.resource;
         Ok(match event.kind {
             EventKind::IncomingPayment | EventKind::OutgoingPayment => {
-                self.get::<Transaction>(&Id::from_uuid(id))?.and_then(|it| it.data_key(None))
+                let payment = self.get::<Transaction>(&Id::from_uuid(id))?;
+                payment.and_then(|it| Personal::of(&*it, None))
             }
             EventKind::InvitationClaimed => {
-                self.get::<Invitation>(&Id::from_uuid(id))?.and_then(|it| it.data_key(None))
+                let invitation = self.get::<Invitation>(&Id::from_uuid(id))?;
+                invitation.and_then(|it| Personal::of(&*it, None))
             }
-            EventKind::KycStatus => Some(id),
+            EventKind::KycStatus => Some(Personal { owner: id, texts: None }),
             // They tell of ids and amounts only.
             EventKind::AccountStatus | EventKind::Test | EventKind::BulkUpload => None,
         })

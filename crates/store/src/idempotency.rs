@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::journal::bodies::{self, Found};
+use crate::journal::change_set::Personal;
 use crate::keyring::{Keyring, Purpose};
 use crate::reader::View;
 use crate::record::{Record, record_table};
@@ -92,6 +93,30 @@ pub struct Answer {
     pub owner: Option<Uuid>,
     /// The bytes of the body.
     pub body: Body,
+    /// How much these tell of that customer, while they are new.
+    pub tells: Tells,
+}
+
+/// How much an answer tells of the customer whom it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tells {
+    /// Anything.
+    All,
+    /// These texts, and no more.
+    Texts(Vec<String>),
+    /// Nothing but ids, amounts and states.
+    Nothing,
+}
+
+impl Tells {
+    /// As much as a record.
+    pub(crate) fn as_much_as<R: Record>(record: &R) -> Self {
+        match Personal::of(record, None) {
+            None => Self::Nothing,
+            Some(Personal { texts: Some(texts), .. }) => Self::Texts(texts),
+            Some(Personal { texts: None, .. }) => Self::All,
+        }
+    }
 }
 
 impl Answer {
@@ -192,7 +217,17 @@ impl Record for Answer {
     }
 
     fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
-        Some(self.owner.unwrap_or_else(|| day(self.at)))
+        let owner = self.owner.filter(|_| self.tells != Tells::Nothing);
+        Some(owner.unwrap_or_else(|| day(self.at)))
+    }
+
+    fn only_texts(&self) -> Option<Vec<&str>> {
+        match &self.tells {
+            Tells::Texts(texts) if self.owner.is_some() => {
+                Some(texts.iter().map(|text| &**text).collect())
+            }
+            Tells::Texts(_) | Tells::All | Tells::Nothing => None,
+        }
     }
 
     fn values(&self) -> Vec<Value> {
@@ -221,7 +256,7 @@ impl Answer {
         let status = u16::try_from(status).map_err(|_| row.corrupt("not an HTTP status"))?;
         let owner = row.uuid_or_null()?;
         let seq = read_seq(row)?;
-        Ok(Self { scope, at, status, owner, body: Body::InRow(seq) })
+        Ok(Self { scope, at, status, owner, body: Body::InRow(seq), tells: Tells::All })
     }
 }
 

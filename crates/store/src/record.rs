@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::cache::{self, BatchCache};
 use crate::error::StoreError;
-use crate::journal::change_set::{Kind, RowChange, TableChange};
+use crate::journal::change_set::{Kind, Personal, RowChange, TableChange};
 use crate::journal::tail::Ends;
 use crate::keyring::Keyring;
 use crate::memtable::shared::{RecordKey, SharedMemtable, Values};
@@ -60,6 +60,11 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
         None
     }
 
+    /// The texts in it that tell of the data key's owner, if nothing else does.
+    fn only_texts(&self) -> Option<Vec<&str>> {
+        None
+    }
+
     /// The values of all columns of each row, nothing sealed.
     fn values(&self) -> Vec<Value>;
 
@@ -77,6 +82,16 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
 
     /// The table's statements.
     fn shape() -> &'static Shape;
+}
+
+impl Personal {
+    /// The part of a record that tells of a person, in a unit about this customer.
+    pub(crate) fn of<R: Record>(record: &R, unit: Option<Uuid>) -> Option<Self> {
+        let owner = record.data_key(unit)?;
+        let texts = record.only_texts();
+        let texts = texts.map(|texts| texts.into_iter().map(str::to_owned).collect());
+        Some(Self { owner, texts })
+    }
 }
 
 /// The customer of a record, unless it tells nothing of the person, or nothing any more.
@@ -130,8 +145,8 @@ impl<R: Record> Slots<R> {
                 Some(row) if is_there(key) => (Kind::Update, row.values()),
                 Some(row) => (Kind::Insert, row.values()),
             };
-            let owner = row.as_ref().and_then(|row| row.data_key(owner));
-            RowChange { owner, change: TableChange { table: R::NUMBER, kind, values } }
+            let of_person = row.as_ref().and_then(|row| Personal::of(&**row, owner));
+            RowChange { of_person, change: TableChange::new(R::NUMBER, kind, values) }
         }));
     }
 

@@ -150,8 +150,8 @@ pub(crate) fn changes(
             values.extend([timer.due_at.into(), timer.since.into(), timer.attempts.into()]);
         }
         let kind = if timer.is_some() { Kind::Update } else { Kind::Remove };
-        let change = TableChange { table: TIMERS.number, kind, values };
-        RowChange { owner: None, change }
+        let change = TableChange::new(TIMERS.number, kind, values);
+        RowChange { of_person: None, change }
     })
 }
 

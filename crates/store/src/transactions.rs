@@ -4,6 +4,7 @@ mod list;
 mod stored;
 
 use domain::currency::Currency;
+use domain::erasure::Erase;
 use domain::id::{Owner, PlatformId, QuoteId, TransactionId};
 use domain::money::{Money, Receiving, Sending};
 use domain::rail::{Rail, RailWords};
@@ -71,6 +72,10 @@ impl Record for Transaction {
 
     fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
         of_person(self)
+    }
+
+    fn only_texts(&self) -> Option<Vec<&str>> {
+        Erase::only_texts(self)
     }
 
     fn values(&self) -> Vec<Value> {

@@ -29,7 +29,7 @@ use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::events::Outbox;
 use crate::external_accounts::Fingerprint;
-use crate::idempotency::{Answer, Body, Given, Scope, kept};
+use crate::idempotency::{Answer, Body, Given, Scope, Tells, kept};
 use crate::journal::change_set::{ChangeSet, RowChange};
 use crate::keyring::Keyring;
 use crate::leases::{Lease, LeaseName};
@@ -306,11 +306,13 @@ pub struct Unit<'b, 'a> {
     waits: bool,
     /// The customer whom the first record is about that is about one.
     owner: Option<Uuid>,
+    /// How much its answer tells of that customer.
+    tells: Tells,
 }
 
 impl<'b, 'a> Unit<'b, 'a> {
     fn new(batch: &'b mut Batch<'a>) -> Self {
-        Self { batch, local: Changes::default(), waits: false, owner: None }
+        Self { batch, local: Changes::default(), waits: false, owner: None, tells: Tells::All }
     }
 }
 
@@ -387,7 +389,7 @@ impl Unit<'_, '_> {
 
     /// Drops everything that this unit has changed so far.
     pub fn discard(&mut self) {
-        self.local = Changes::default();
+        (self.local, self.tells) = (Changes::default(), Tells::All);
     }
 
     /// Keyed hashes and sealing.
@@ -398,9 +400,16 @@ impl Unit<'_, '_> {
     /// Keeps the first answer to an idempotency key. The caller has read that there is none. It is
     /// about the first customer whom the unit has met.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, given: &Given) {
-        let owner = self.owner;
+        let (owner, tells) = (self.owner, self.tells.clone());
         let body = Body::Here(kept(given.request, &given.body));
-        self.put_row(Answer { scope, at, status: given.status, owner, body });
+        self.put_row(Answer { scope, at, status: given.status, owner, body, tells });
+    }
+
+    /// Says that the answer shows a record, and tells no more of the customer than that does.
+    pub fn answers_with<R: Record>(&mut self, record: &R) {
+        if record.owner() == self.owner {
+            self.tells = Tells::as_much_as(record);
+        }
     }
 
     /// Gives a request another answer: the first one was about a customer who is erased.
@@ -413,7 +422,8 @@ impl Unit<'_, '_> {
         if let Some(answer) = self.get::<Answer>(&scope)? {
             let at = answer.at;
             let body = Body::Here(kept(None, body));
-            self.put_row(Answer { scope, at, status, owner: None, body });
+            let tells = Tells::Nothing;
+            self.put_row(Answer { scope, at, status, owner: None, body, tells });
         }
         Ok(())
     }

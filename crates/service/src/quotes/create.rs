@@ -73,6 +73,7 @@ pub async fn create<R: Render<Quoted>>(
         } else {
             quote
         };
+        unit.answers_with(&quote);
         Ok(Quoted { quote, platform: owners::platform(unit, keyed.platform)? })
     })
     .await

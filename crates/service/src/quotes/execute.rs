@@ -58,6 +58,7 @@ pub async fn execute<R: Render<Quoted>>(
             .ok_or(Error::Quote(QuoteError::NotFound { id }))?;
         let quote = Quote::clone(&quote);
         let quote = start(&unit_app, unit, quote, objection, other_side, now)?;
+        unit.answers_with(&quote);
         Ok(Quoted { quote, platform: owners::platform(unit, platform)? })
     })
     .await

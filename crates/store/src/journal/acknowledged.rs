@@ -140,7 +140,7 @@ mod tests {
     use crate::journal::Chain;
 
     fn change(table: u16, kind: Kind, id: u128) -> TableChange {
-        TableChange { table, kind, values: vec![Uuid::from_u128(id).into(), 7_i64.into()] }
+        TableChange::new(table, kind, vec![Uuid::from_u128(id).into(), 7_i64.into()])
     }
 
     /// Rows that each make a payment and change one.

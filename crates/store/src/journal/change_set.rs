@@ -6,11 +6,14 @@
 //! encoding is CBOR with numbered fields: a field that is not known is skipped, and no bytes may be
 //! left over. Golden bytes hold every form that was ever written.
 //!
-//! The first frame has the change sets with the rows that have no owner. Rows with an owner
-//! stand in a frame of that owner. So the rows of a change set come back in another order, which is
-//! no matter: no two are of the same key.
+//! The first frame has the change sets with the rows that tell of no person, or by a few texts
+//! alone. Other rows stand in a frame of the person, as do these texts. So the rows of a change set come
+//! back in another order, which is no matter: no two are of the same key.
 
-use std::collections::BTreeMap;
+mod texts;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 
 use minicbor::data::Type;
@@ -35,10 +38,27 @@ pub struct ChangeSet {
 /// A row that is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowChange {
-    /// The person or firm whose data it has; nothing if it has none.
-    pub owner: Option<Uuid>,
+    /// What it tells of a person; nothing if it tells of none.
+    pub of_person: Option<Personal>,
     /// The change.
     pub change: TableChange,
+}
+
+impl RowChange {
+    /// The person of whom it tells.
+    pub fn owner(&self) -> Option<Uuid> {
+        self.of_person.as_ref().map(|of| of.owner)
+    }
+}
+
+/// What a row tells of a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Personal {
+    /// The person or firm.
+    pub owner: Uuid,
+    /// The texts in the row that do, if nothing else does. The row stands in the first frame then,
+    /// without them.
+    pub texts: Option<Vec<String>>,
 }
 
 /// A change to a table.
@@ -54,6 +74,16 @@ pub struct TableChange {
     /// All columns; of a row that goes, the key.
     #[n(2)]
     pub values: Vec<Value>,
+    /// The number of the frame with the texts that its values lack, from 1.
+    #[n(3)]
+    texts_in: Option<NonZero<u32>>,
+}
+
+impl TableChange {
+    /// A change to a row of a table.
+    pub fn new(table: u16, kind: Kind, values: Vec<Value>) -> Self {
+        Self { table, kind, values, texts_in: None }
+    }
 }
 
 /// The kind of a change to a row.
@@ -84,6 +114,23 @@ struct Common<T> {
     /// How many rows it has in frames of owners, if there are any.
     #[n(3)]
     owned: Option<NonZero<u32>>,
+}
+
+/// The frame of an owner. Frames of earlier releases are the rows alone.
+#[derive(Encode, Decode)]
+#[cbor(map)]
+struct OfOwner<T> {
+    #[n(0)]
+    rows: Vec<Owned<T>>,
+    /// The texts that rows of the first frame lack.
+    #[n(1)]
+    texts: Option<Vec<String>>,
+}
+
+impl<T> Default for OfOwner<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), texts: None }
+    }
 }
 
 /// The rows of an owner in a change set.
@@ -124,29 +171,44 @@ impl<'b, C> Decode<'b, C> for Value {
 }
 
 /// The frames of change sets.
+///
+/// Rows that tell of a person stand in a frame of the person, each of which is compressed by
+/// itself. Nearly every payment tells of its customer, but only by a few texts, such as the
+/// platform's name for it: the row stands in the first frame without these.
 pub fn to_frames(sets: &[ChangeSet]) -> Vec<Frame> {
+    let owners: BTreeSet<Uuid> =
+        sets.iter().flat_map(|set| &set.rows).filter_map(RowChange::owner).collect();
+    let numbers: BTreeMap<_, _> = owners.iter().copied().zip(1..).collect();
+    let mut owned: BTreeMap<Uuid, OfOwner<&TableChange>> = BTreeMap::new();
     let mut common = Vec::with_capacity(sets.len());
-    let mut owners: BTreeMap<Uuid, Vec<Owned<&TableChange>>> = BTreeMap::new();
     for (number, set) in (0..).zip(sets) {
         let (mut rows, mut owned_rows) = (Vec::new(), 0);
-        for row in &set.rows {
-            let change = &row.change;
-            let Some(owner) = row.owner else {
-                rows.push(change);
+        for RowChange { of_person, change } in &set.rows {
+            let Some(Personal { owner, texts }) = of_person else {
+                rows.push(Cow::Borrowed(change));
                 continue;
             };
             owned_rows += 1;
-            let owned = owners.entry(owner).or_default();
-            match owned.last_mut() {
+            let of_owner = owned.entry(*owner).or_default();
+            let without = texts.as_ref().and_then(|texts| {
+                texts::taken_out(&change.values, texts, of_owner.texts.get_or_insert_default())
+            });
+            if let Some(values) = without {
+                let texts_in = numbers.get(owner).and_then(|number| NonZero::new(*number));
+                let TableChange { table, kind, .. } = *change;
+                rows.push(Cow::Owned(TableChange { table, kind, values, texts_in }));
+                continue;
+            }
+            match of_owner.rows.last_mut() {
                 Some(last) if last.set == number => last.rows.push(change),
-                _ => owned.push(Owned { set: number, rows: vec![change] }),
+                _ => of_owner.rows.push(Owned { set: number, rows: vec![change] }),
             }
         }
         let (actor, request) = (set.actor.clone(), set.request.clone());
         common.push(Common { actor, request, rows, owned: NonZero::new(owned_rows) });
     }
     let first = Frame { owner: None, plain: bytes(&common) };
-    let owned = owners.iter().map(|(id, rows)| Frame { owner: Some(*id), plain: bytes(rows) });
+    let owned = owned.iter().map(|(id, rows)| Frame { owner: Some(*id), plain: bytes(rows) });
     std::iter::once(first).chain(owned).collect()
 }
 
@@ -156,24 +218,52 @@ pub fn from_frames(frames: Vec<Opened>) -> Option<Vec<ChangeSet>> {
     let mut frames = frames.into_iter();
     let Some(Opened::Frame(Frame { owner: None, plain })) = frames.next() else { return None };
     let common: Vec<Common<TableChange>> = whole(&plain)?;
-    let is_owned: Vec<_> = common.iter().map(|set| set.owned.is_some()).collect();
-    let set = |common: Common<TableChange>| ChangeSet {
-        actor: common.actor,
-        request: common.request,
-        rows: common.rows.into_iter().map(|change| RowChange { owner: None, change }).collect(),
-    };
-    let mut sets: Vec<_> = common.into_iter().map(set).collect();
+    // Nothing for one that was erased.
+    let mut owners: Vec<Option<(Uuid, OfOwner<TableChange>)>> = Vec::new();
     for frame in frames {
-        let Opened::Frame(Frame { owner, plain }) = frame else { continue };
-        owner?;
-        for Owned { set, rows } in whole::<Vec<Owned<TableChange>>>(&plain)? {
+        owners.push(match frame {
+            Opened::Frame(Frame { owner, plain }) => Some((owner?, of_owner(&plain)?)),
+            Opened::Erased(_) => None,
+        });
+    }
+    let is_owned: Vec<_> = common.iter().map(|set| set.owned.is_some()).collect();
+    let mut sets = Vec::with_capacity(common.len());
+    for Common { actor, request, rows, .. } in common {
+        let mut read = Vec::with_capacity(rows.len());
+        for mut change in rows {
+            let of_person = match change.texts_in.take() {
+                None => None,
+                Some(number) => {
+                    let place = usize::try_from(number.get()).ok()?.checked_sub(1)?;
+                    let Some((owner, of_owner)) = owners.get(place)? else { continue };
+                    let texts = of_owner.texts.as_ref()?;
+                    change.values = texts::put_back(change.values, texts)?;
+                    Some(Personal { owner: *owner, texts: None })
+                }
+            };
+            read.push(RowChange { of_person, change });
+        }
+        sets.push(ChangeSet { actor, request, rows: read });
+    }
+    for (owner, of_owner) in owners.into_iter().flatten() {
+        for Owned { set, rows } in of_owner.rows {
             let set = sets.get_mut(usize::try_from(set).ok()?)?;
-            set.rows.extend(rows.into_iter().map(|change| RowChange { owner, change }));
+            let of_person = Personal { owner, texts: None };
+            let row = |change| RowChange { of_person: Some(of_person.clone()), change };
+            set.rows.extend(rows.into_iter().map(row));
         }
     }
     let mut is_owned = is_owned.into_iter();
     sets.retain(|set| !is_owned.next().unwrap_or_default() || !set.rows.is_empty());
     Some(sets)
+}
+
+/// The frame of an owner, also as earlier releases wrote it.
+fn of_owner(plain: &[u8]) -> Option<OfOwner<TableChange>> {
+    match Decoder::new(plain).datatype().ok()? {
+        Type::Map | Type::MapIndef => whole(plain),
+        _ => Some(OfOwner { rows: whole(plain)?, texts: None }),
+    }
 }
 
 fn bytes<T: Encode<()>>(value: &T) -> Vec<u8> {
@@ -214,10 +304,18 @@ mod tests {
         ];
         let kind = prop::sample::select(vec![Kind::Insert, Kind::Update, Kind::Remove]);
         let values = prop::collection::vec(value, 0..6);
-        (prop::option::of(0_u8..3), any::<u16>(), kind, values).prop_map(
-            |(owner, table, kind, values)| RowChange {
-                owner: owner.map(uuid),
-                change: TableChange { table, kind, values },
+        let text = prop::sample::select(vec!["", "a", "user-1", "user-10", "\"\u{1}\\", "\u{1}0"]);
+        let texts = prop::option::of(prop::collection::vec(text, 0..3));
+        (prop::option::of(0_u8..3), texts, any::<u16>(), kind, values).prop_map(
+            |(owner, texts, table, kind, mut values)| {
+                let texts: Option<Vec<String>> =
+                    texts.map(|texts| texts.into_iter().map(str::to_owned).collect());
+                if let Some(texts) = &texts {
+                    values.extend(texts.iter().map(|text| Value::from(&**text)));
+                    values.push(serde_json::to_vec(texts).expect("a list of texts").into());
+                }
+                let of_person = owner.map(|owner| Personal { owner: uuid(owner), texts });
+                RowChange { of_person, change: TableChange::new(table, kind, values) }
             },
         )
     }
@@ -237,16 +335,21 @@ mod tests {
         to_frames(sets).into_iter().map(Opened::Frame).collect()
     }
 
-    /// The sets as they come back: rows by their owners.
+    /// The sets in an order of their rows that does not depend on their frames, without the texts.
     fn sorted(mut sets: Vec<ChangeSet>) -> Vec<ChangeSet> {
-        sets.iter_mut().for_each(|set| set.rows.sort_by_key(|row| row.owner));
+        for set in &mut sets {
+            for of_person in set.rows.iter_mut().filter_map(|row| row.of_person.as_mut()) {
+                of_person.texts = None;
+            }
+            set.rows.sort_by_key(|row| (row.owner(), format!("{:?}", row.change)));
+        }
         sets
     }
 
     proptest! {
         #[test]
         fn change_sets_come_back(sets in change_sets()) {
-            prop_assert_eq!(from_frames(opened(&sets)), Some(sorted(sets)));
+            prop_assert_eq!(from_frames(opened(&sets)).map(sorted), Some(sorted(sets)));
         }
 
         #[test]
@@ -260,10 +363,10 @@ mod tests {
             let mut was_empty = sets.clone().into_iter().map(|set| set.rows.is_empty());
             let mut expected = sorted(sets);
             for set in &mut expected {
-                set.rows.retain(|row| row.owner != Some(uuid(0)));
+                set.rows.retain(|row| row.owner() != Some(uuid(0)));
             }
             expected.retain(|set| was_empty.next() == Some(true) || !set.rows.is_empty());
-            prop_assert_eq!(from_frames(frames), Some(expected));
+            prop_assert_eq!(from_frames(frames).map(sorted), Some(expected));
         }
 
         #[test]
@@ -288,8 +391,8 @@ mod tests {
     #[test]
     fn forms_that_were_written_are_read_and_written() {
         let row = |table, kind, values| RowChange {
-            owner: None,
-            change: TableChange { table, kind, values },
+            of_person: None,
+            change: TableChange::new(table, kind, values),
         };
         let sets = [
             ChangeSet {
@@ -319,6 +422,47 @@ mod tests {
             assert_eq!(written, golden);
             assert_eq!(from_frames(opened(std::slice::from_ref(&set))), Some(vec![set]));
         }
+    }
+
+    /// The frames of a person as they were first written: of a row that tells no more than texts,
+    /// and of one that does. Earlier releases wrote the rows of the second alone.
+    const GOLDEN_OF_PERSON: [&str; 3] = [
+        "81a30082028161610281a4000101000282620130582e7b22706c6174666f726d437573746f6d65724964223a\
+         220130222c226465736372697074696f6e223a220131227d03010302",
+        "a20081a200000181a300010100028163416461018266757365722d316472656e74",
+        "81a200000181a300010100028163416461",
+    ];
+
+    #[test]
+    fn frames_of_a_person_are_read_and_written() {
+        let row = |texts: Option<Vec<String>>, values| {
+            let of_person = Personal { owner: uuid(1), texts };
+            let change = TableChange::new(1, Kind::Insert, values);
+            RowChange { of_person: Some(of_person), change }
+        };
+        let json = br#"{"platformCustomerId":"user-1","description":"rent"}"#;
+        let texts = Some(vec!["user-1".to_owned(), "rent".to_owned()]);
+        let of_texts = row(texts, vec!["user-1".into(), Value::Bytes(json.to_vec())]);
+        let rows = vec![of_texts, row(None, vec!["Ada".into()])];
+        let sets = [ChangeSet { actor: Actor::Job("a".into()), request: None, rows }];
+        let frames = to_frames(&sets);
+        let hex = |plain: &[u8]| plain.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let [first, of_person] = &frames[..] else { panic!("two frames") };
+        let rows = bytes(&of_owner(&of_person.plain).expect("a frame of an owner").rows);
+        assert_eq!([&first.plain, &of_person.plain, &rows].map(|it| hex(it)), GOLDEN_OF_PERSON);
+        let read = from_frames(opened(&sets)).expect("change sets");
+        assert_eq!(sorted(read), sorted(sets.to_vec()));
+    }
+
+    #[test]
+    fn a_text_that_stands_within_another_keeps_the_row_with_its_owner() {
+        let json = br#"{"description":"rent","message":"no rent was found"}"#;
+        let of_person = Personal { owner: uuid(1), texts: Some(vec!["rent".to_owned()]) };
+        let change = TableChange::new(1, Kind::Insert, vec![Value::Bytes(json.to_vec())]);
+        let rows = vec![RowChange { of_person: Some(of_person), change }];
+        let set = ChangeSet { actor: Actor::Job("a".into()), request: None, rows };
+        let frames = to_frames(&[set]);
+        assert!(!memchr::memmem::find(&frames[0].plain, b"rent").is_some(), "not in the first");
     }
 
     #[test]

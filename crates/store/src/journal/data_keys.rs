@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use uuid::Uuid;
 
 use super::Row;
-use super::change_set::ChangeSet;
+use super::change_set::{ChangeSet, RowChange};
 use super::frames::{self, DataKey, JournalKeys};
 use super::tail::{NONE, drawn};
 use crate::error::StoreError;
@@ -89,7 +89,7 @@ pub(crate) fn of_change_sets(
     if known.len() > REMEMBERED_MAX {
         known.clear();
     }
-    let owners = sets.iter().flat_map(|set| &set.rows).filter_map(|row| row.owner);
+    let owners = sets.iter().flat_map(|set| &set.rows).filter_map(RowChange::owner);
     let mut unknown: BTreeSet<_> = owners.filter(|owner| !known.contains_key(owner)).collect();
     if !unknown.is_empty() {
         for found in fetch(connection, keyring, &unknown)? {
@@ -106,7 +106,7 @@ pub(crate) fn of_change_sets(
         known.insert(owner, Some(DataKey::new(key, journal)));
     }
     for row in sets.iter_mut().flat_map(|set| &mut set.rows) {
-        row.owner = row.owner.filter(|owner| matches!(known.get(owner), Some(Some(_))));
+        row.of_person.take_if(|of| !matches!(known.get(&of.owner), Some(Some(_))));
     }
     let is_new = !rows.is_empty();
     Ok(is_new.then_some(Write { shape: &DATA_KEYS, change: Change::Insert, rows }))

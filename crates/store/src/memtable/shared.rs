@@ -56,7 +56,7 @@ pub type Values = Arc<Vec<Value>>;
 /// The record that a change of the row `seq` is about, as its table has it then; nothing of one
 /// that goes.
 pub fn keyed(seq: u64, change: TableChange) -> Result<(RecordKey, Option<Values>), StoreError> {
-    let TableChange { table, kind, mut values } = change;
+    let TableChange { table, kind, mut values, .. } = change;
     let shape = catalogue::table(table)?;
     if shape.is_body_in_journal
         && kind != Kind::Remove

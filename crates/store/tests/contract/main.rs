@@ -315,7 +315,7 @@ macro_rules! suite {
                     a_database_that_is_being_sealed_anew_moves
                     an_erased_customer_is_in_no_page;
                 moving: everything_moves_there_and_back
-                    a_copy_goes_on_from_every_place_where_it_was_interrupted
+                    a_copy_goes_on_from_where_it_was_interrupted
                     a_source_that_changed_is_copied_anew
                     what_was_damaged_on_its_way_is_found_and_never_opened
                     a_target_that_holds_anything_is_refused

@@ -138,8 +138,12 @@ type Parts = HashMap<Value, (Vec<Value>, Vec<Value>)>;
 
 /// The rows of each table whose rows are sealed, as it has them. A damage may have left a table
 /// that cannot be read.
-pub fn sealed_rows(connection: &mut dyn Connection) -> Vec<(&'static Shape, Vec<Vec<Value>>)> {
-    let sealed = catalogue::tables().iter().filter(|shape| shape.is_sealed());
+pub fn sealed_rows(
+    connection: &mut dyn Connection,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Vec<(&'static Shape, Vec<Vec<Value>>)> {
+    let is_wanted = |shape: &&&'static Shape| shape.is_sealed() && is_wanted(shape.table);
+    let sealed = catalogue::tables().iter().filter(is_wanted);
     let rows = |shape: &&'static Shape| {
         let mut rows = Vec::new();
         let sql = format!("select {} from {}", shape.columns.join(", "), shape.table);
@@ -155,7 +159,7 @@ pub fn sealed_rows(connection: &mut dyn Connection) -> Vec<(&'static Shape, Vec<
 /// What its rows seal.
 fn parts(connection: &mut dyn Connection) -> Parts {
     let mut parts = Parts::new();
-    for (shape, rows) in sealed_rows(connection) {
+    for (shape, rows) in sealed_rows(connection, |_| true) {
         for row in rows {
             let opened = shape.opened(row.clone(), &keyring()).unwrap();
             parts.insert(row.last().unwrap().clone(), (row, opened));
@@ -164,9 +168,9 @@ fn parts(connection: &mut dyn Connection) -> Parts {
     parts
 }
 
-/// Seals rows again as a server would that has written them so.
-fn seal_again(connection: &mut dyn Connection, parts: &Parts) {
-    for (shape, rows) in sealed_rows(connection) {
+/// Seals rows again as a server would that has written them so, in the tables that `sql` names.
+fn seal_again(connection: &mut dyn Connection, sql: &str, parts: &Parts) {
+    for (shape, rows) in sealed_rows(connection, |table| sql.contains(table)) {
         for damaged in rows {
             let (seal, mut row) = (damaged.last().unwrap(), damaged.clone());
             row.pop();
@@ -218,7 +222,7 @@ fn damaged_file(build: fn(&dyn Engine), sql: &str, by: By, key: Option<&Keyring>
         && let Ok(mut connection) = engine.projector()
         && connection.begin().is_ok()
     {
-        seal_again(&mut *connection, parts);
+        seal_again(&mut *connection, sql, parts);
         connection.commit().unwrap();
     }
     verify(&engine, key).unwrap()
@@ -296,7 +300,7 @@ impl Connection for DamagedConnection {
         }
         assert!(changed > 0 || self.sql.is_empty(), "nothing was damaged: {}", self.sql);
         if self.by == By::Bug {
-            seal_again(&mut *self.connection, parts);
+            seal_again(&mut *self.connection, &self.sql, parts);
         }
         Ok(())
     }

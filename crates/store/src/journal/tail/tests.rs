@@ -17,8 +17,8 @@ use crate::{SqliteFile, Store};
 
 fn set(bytes: usize) -> ChangeSet {
     let values = vec![Value::Bytes(vec![0; bytes])];
-    let change = TableChange { table: 1, kind: Kind::Insert, values };
-    let rows = vec![RowChange { owner: None, change }];
+    let change = TableChange::new(1, Kind::Insert, values);
+    let rows = vec![RowChange { of_person: None, change }];
     ChangeSet { actor: Actor::job("TEST"), request: None, rows }
 }
 
