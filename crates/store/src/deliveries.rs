@@ -156,8 +156,6 @@ impl Record for Delivery {
     }
 }
 
-/// All deliveries about a resource are of one platform.
-
 /// Which deliveries are listed. Bounds are inclusive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryFilter {

@@ -95,6 +95,7 @@ impl Record for Lease {
     }
 }
 
+#[expect(clippy::ptr_arg, reason = "a seal may be another column")]
 fn seal(shape: &Shape, row: &mut Vec<Value>, keyring: &Keyring) {
     if let [_, Value::Bytes(holder), .., Value::Bytes(address)] = &mut row[..] {
         *address = keyring.seal(shape.table, holder, address);
@@ -102,6 +103,7 @@ fn seal(shape: &Shape, row: &mut Vec<Value>, keyring: &Keyring) {
 }
 
 /// An address that was sealed for another server counts as missing; due jobs run anyway.
+#[expect(clippy::ptr_arg, reason = "a seal may be another column")]
 fn open(shape: &Shape, row: &mut Vec<Value>, keyring: &Keyring) -> Result<(), StoreError> {
     if let [_, Value::Bytes(holder), .., address] = &mut row[..] {
         let Value::Bytes(sealed) = &*address else { return Ok(()) };

@@ -1456,7 +1456,10 @@ fn an_edited_row_is_refused_as_damage(kind: Kind) {
     let (store, threads) = Store::open(&*place.engine(), keyring()).unwrap();
     let refused =
         |table: &str, key: Uuid| Some(StoreError::Sealed { place: format!("{table} {key}") });
-    let is_of = |error: Option<StoreError>, table: &str| matches!(&error, Some(StoreError::Sealed { place }) if place.starts_with(table));
+    let is_of = |error: Option<StoreError>, table: &str| match error {
+        Some(StoreError::Sealed { place }) => place.starts_with(table),
+        _ => false,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let first = platform_id(1);

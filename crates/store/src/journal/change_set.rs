@@ -7,8 +7,8 @@
 //! left over. Golden bytes hold every form that was ever written.
 //!
 //! The first frame has the change sets with the rows that tell of no person, or by a few texts
-//! alone. Other rows stand in a frame of the person, as do these texts. So the rows of a change set come
-//! back in another order, which is no matter: no two are of the same key.
+//! alone. Other rows stand in a frame of the person, as do these texts. So the rows of a change set
+//! come back in another order, which is no matter: no two are of the same key.
 
 mod texts;
 
@@ -38,7 +38,7 @@ pub struct ChangeSet {
 /// A row that is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowChange {
-    /// What it tells of a person; nothing if it tells of none.
+    /// The person of whom it tells; nothing if it tells of none.
     pub of_person: Option<Personal>,
     /// The change.
     pub change: TableChange,
@@ -51,7 +51,7 @@ impl RowChange {
     }
 }
 
-/// What a row tells of a person.
+/// A person of whom a row tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Personal {
     /// The person or firm.
@@ -462,7 +462,7 @@ mod tests {
         let rows = vec![RowChange { of_person: Some(of_person), change }];
         let set = ChangeSet { actor: Actor::Job("a".into()), request: None, rows };
         let frames = to_frames(&[set]);
-        assert!(!memchr::memmem::find(&frames[0].plain, b"rent").is_some(), "not in the first");
+        assert!(memchr::memmem::find(&frames[0].plain, b"rent").is_none(), "not in the first");
     }
 
     #[test]

@@ -133,7 +133,7 @@ pub enum By {
     Intruder,
 }
 
-/// The rows of a sound database and what they seal, by their seals: all columns, and nothing sealed.
+/// The rows of a sound database by their seals: all columns, and the values with nothing sealed.
 type Parts = HashMap<Value, (Vec<Value>, Vec<Value>)>;
 
 /// The rows of each table whose rows are sealed, as it has them. A damage may have left a table
