@@ -475,13 +475,24 @@ fn the_journal_is_replayed_and_compared() {
     std::fs::rename(&key, &elsewhere).unwrap();
     check_refusal(switchyard(path, "verify --replay"), 2, "--replay needs the key");
     std::fs::rename(&elsewhere, &key).unwrap();
-    // A name that no other check can know.
+    // An edit has no seal of the server. Once it is taken back, all is well.
     let database = rusqlite::Connection::open(path.join("switchyard.db")).unwrap();
-    assert_eq!(database.execute("update platforms set name = 'Other'", []).unwrap(), 1);
+    let rename = |from: &str, to: &str| {
+        let sql = "update platforms set name = replace(name, ?1, ?2)";
+        assert_eq!(database.execute(sql, [from, to]).unwrap(), 1);
+    };
+    rename("a", "Other");
+    let (code, out, _) = run(path, "verify");
+    assert!(code == 1 && out.contains("\nS2: platforms "), "{out}");
+    rename("Other", "a");
+    assert_eq!(run(path, "verify").0, 0);
+    // A row that is missing has no seal at all, and no other row knows of it.
+    let gone = "delete from tokens where id = (select max(id) from tokens)";
+    assert_eq!(database.execute(gone, []).unwrap(), 1);
     assert_eq!(run(path, "verify").0, 0);
     let (code, out, _) = run(path, "verify --replay");
     assert_eq!(code, 1, "{out}");
-    assert!(out.contains("\nJ3: platforms: ") && out.contains("is not what the journal"), "{out}");
+    assert!(out.contains("\nJ3: tokens: ") && out.contains("and not there"), "{out}");
     let report: Value = serde_json::from_str(&run(path, "verify --replay --json").1).unwrap();
     let checks = report["checks"].as_array().unwrap();
     let broken: Vec<_> = checks.iter().filter(|check| check["holds"] == false).collect();

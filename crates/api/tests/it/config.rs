@@ -1,9 +1,9 @@
 //! The platform's configuration (specification 2.11, 4.2; contract 6.1).
 
-use domain::platform::Mode;
+use domain::platform::{Mode, Platform};
 use domain::uma_address::UmaDomain;
 use serde_json::{Value, json};
-use service::platforms;
+use service::{owners, platforms};
 
 use crate::support::{Client, START, Server, fields, text, with_rail};
 
@@ -404,8 +404,15 @@ async fn domains_of_an_earlier_release_are_claimed_live_ones_first() {
     let sandbox = server.platform().await;
     let live = server.platform_with(Mode::Live, true).await;
     server.tamper("delete from uma_domains", &[]).await;
-    let sql = "update platforms set settings = replace(settings, 'uma-1.test', 'uma.test')";
-    server.tamper(sql, &[]).await;
+    let (of_sandbox, of_live) = (sandbox.platform, live.platform);
+    let shared = server.app.write(move |unit| {
+        let platform = owners::platform(unit, of_sandbox)?;
+        let uma_domain = platform.uma_domain.clone();
+        let other = owners::platform(unit, of_live)?;
+        unit.put(Platform { uma_domain, ..Platform::clone(&other) });
+        Ok(())
+    });
+    shared.await.expect("a domain of both");
     for _ in 0..2 {
         let shared = platforms::claim_domains(&server.app).await.expect("claims");
         let shared: Vec<_> =

@@ -357,7 +357,8 @@ const RULES: &[Rule] = &[
         "approvals",
         "Transaction:{} waits for an approval that was not requested",
         "select subject from timers where kind = 'DECIDE_PAYMENT' \
-         and subject not in (select transaction_id from approvals)",
+         and subject not in (select transaction_id from approvals) \
+         and subject not in (select id from transactions where status = 'CREATED')",
     ),
     rule(
         H4,
