@@ -21,7 +21,7 @@ use crate::entries;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::reader::View;
-use crate::record::{Record, record_table};
+use crate::record::{self, Record, record_table};
 use crate::sql::{Row, Value};
 use crate::unit::Unit;
 
@@ -496,6 +496,17 @@ impl View<'_> {
         self.get(account)
     }
 
+    /// Ledger accounts in the order of their keys, behind one of them, up to a limit.
+    pub fn ledger_accounts(
+        &mut self,
+        after: Option<&AccountKey>,
+        max: u32,
+    ) -> Result<Vec<std::sync::Arc<LedgerAccount>>, StoreError> {
+        let after = after.map_or_else(Vec::new, AccountKey::encode);
+        let parameters = [Value::Bytes(after), max.into()];
+        record::select(self.connection, self.keyring, ACCOUNTS, &parameters)
+    }
+
     /// Every posting of a transaction, oldest first.
     pub fn postings(&mut self, transaction: TransactionId) -> Result<Vec<PostingRow>, StoreError> {
         let postings = self.get::<Postings>(&transaction)?;
@@ -529,6 +540,8 @@ impl View<'_> {
         Ok(awaited.is_some())
     }
 }
+
+pub(crate) const ACCOUNTS: &str = "where account > $1 order by account limit $2";
 
 /// Payments of other institutions whose invoices may still be paid: the books have nothing of them.
 pub(crate) const AWAITED: &str = "select id from transactions where platform = $1 \

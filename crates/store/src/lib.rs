@@ -167,6 +167,7 @@ pub fn statements() -> Vec<String> {
         all.extend([select, insert, upsert, delete].map(String::clone));
     }
     all.push(record::selection::<Customer>(accounts::OWNERS_NAMED));
+    all.push(record::selection::<books::LedgerAccount>(books::ACCOUNTS));
     all.sort_unstable();
     let whole = catalogue::statements().chain(copy::statements());
     all.push(catalogue::all_columns());

@@ -9,6 +9,7 @@
 //! A list may take long and a point read never does. Point reads have a connection of their own, so
 //! that authentication and readiness do not wait behind lists.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -46,6 +47,15 @@ impl View<'_> {
     /// The row with this key.
     pub fn get<R: Record>(&mut self, key: &R::Key) -> Result<Option<Arc<R>>, StoreError> {
         load::<R>(self.connection, self.keyring, key)
+    }
+
+    /// The rows of some keys, as far as they are there.
+    pub fn get_all<R: Record>(
+        &mut self,
+        keys: impl IntoIterator<Item = R::Key>,
+    ) -> Result<BTreeMap<R::Key, Arc<R>>, StoreError> {
+        let found = record::fetch::<R>(self.connection, self.keyring, keys)?;
+        Ok(found.into_iter().filter_map(|(key, found)| Some((key, found?))).collect())
     }
 
     /// Keyed hashes and sealing.

@@ -27,6 +27,8 @@ pub fn run(config: &Config) -> Result<u8, Failure> {
         Command::Token(command) => in_runtime(operator::token(config, command)),
         Command::Uma(command) => in_runtime(operator::uma::run(config, command)),
         Command::Attention(command) => in_runtime(operator::attention::run(config, command)),
+        Command::Show(options) => in_runtime(operator::show::run(config, options)),
+        Command::Ledger(command) => in_runtime(operator::ledger::run(config, command)),
         Command::Rates(command) => operator::rates::run(command),
         Command::Key(command) => operator::keys::run(config, command),
         Command::Verify(options) => verify::run(config, options),

@@ -1,10 +1,12 @@
-//! `switchyard platform`, `customer`, `token`, `uma`, `attention`, `rates` and `key`: what only the
-//! operator does. They may run beside the server, which sees their changes with its next read of
-//! the database.
+//! `switchyard platform`, `customer`, `token`, `uma`, `attention`, `show`, `ledger`, `rates` and
+//! `key`: commands of the operator alone. They may run beside the server, which sees their changes
+//! with its next read of the database.
 
 pub mod attention;
 pub mod keys;
+pub mod ledger;
 pub mod rates;
+pub mod show;
 pub mod uma;
 
 use std::sync::Arc;

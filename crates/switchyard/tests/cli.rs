@@ -851,6 +851,69 @@ fn the_operator_erases_a_customer_beside_the_server() {
     assert!(!is_there, "the file still names the customer");
 }
 
+/// The story of a payment that came back, by its id and by its reference.
+fn the_payment_is_shown(path: &Path, payment: &Value) {
+    let id = payment["id"].as_str().unwrap();
+    let (code, shown, err) = run(path, &format!("show {id}"));
+    assert_eq!(code, 0, "{err}");
+    let states =
+        ["PENDING", "PROCESSING", "COMPLETED", "FAILED"].map(|it| format!("state     {it}"));
+    let (first, rest) = shown.split_once('\n').unwrap();
+    assert_eq!(first, format!("{id} is FAILED"));
+    let mut rest = rest;
+    for part in states {
+        let (_, behind) = rest.split_once(&*part).unwrap_or_else(|| panic!("{part} in\n{shown}"));
+        rest = behind;
+    }
+    for part in [
+        "4.00 USD",
+        "1 TRANSFER_OUT, pending\n      Dr InternalAccount:",
+        "\n         Cr rail ACH  4.00 USD\n",
+        "1 is posted",
+        "a person settles LATE_RETURN: switchyard attention show Attention:",
+        payment["source"]["accountId"].as_str().unwrap(),
+        payment["destination"]["accountId"].as_str().unwrap(),
+    ] {
+        assert!(shown.contains(part), "{part} is missing in\n{shown}");
+    }
+    assert!(!shown.contains("Lovelace"), "{shown}");
+    let reference = payment["reconciliationInstructions"]["reference"].as_str().unwrap();
+    assert_eq!(run(path, &format!("show {reference}")), (0, shown, String::new()));
+    let value = for_programs(path, &format!("show {id}")).1.remove(0);
+    assert_eq!((&value["id"], &value["status"]), (&json!(id), &json!("FAILED")));
+    let pending = &value["postings"][0];
+    assert_eq!(
+        (&pending["movement"], &pending["phase"]),
+        (&json!("TRANSFER_OUT"), &json!("PENDING"))
+    );
+    assert_eq!(pending["entries"][0]["amount"], 400);
+    let unknown = "show Transaction:00000000-0000-7000-8000-000000000001";
+    check_refusal(switchyard(path, unknown), 1, "there is no Transaction:");
+    let (code, _, err) = run(path, "show Token:1");
+    assert!(code == 2 && err.contains("not the id of a transaction or a quote"), "{err}");
+}
+
+/// The trial balance, and an account of a customer in it.
+fn the_books_are_read(path: &Path, account: &str) {
+    let (code, text, err) = run(path, "ledger balances");
+    assert_eq!(code, 0, "{err}");
+    let total = text.lines().find(|line| line.starts_with("total")).unwrap();
+    let cells: Vec<_> = total.split_whitespace().collect();
+    assert_eq!((cells[1], cells[2], cells.last()), ("USD", cells[3], Some(&"0.00")), "{text}");
+    let value = for_programs(path, "ledger balances").1.remove(0);
+    assert!(value["totals"].as_array().unwrap().iter().all(|it| it["balance"] == "0"), "{value}");
+    let accounts = for_programs(path, "ledger accounts").1.remove(0);
+    let is_its = |it: &&Value| it["account"].as_str().is_some_and(|name| name.contains(account));
+    let found = accounts["accounts"].as_array().unwrap().iter().find(is_its).unwrap();
+    assert_eq!((&found["debitsPosted"], &found["creditsPosted"]), (&json!("400"), &json!("400")));
+    let platform = found["platform"].as_str().unwrap();
+    let own = for_programs(path, &format!("ledger accounts --platform {platform}")).1.remove(0);
+    assert_eq!(own, accounts, "there is one platform");
+    let unknown = "PlatformConfig:00000000-0000-7000-8000-000000000001";
+    let unknown = format!("ledger balances --platform {unknown}");
+    check_refusal(switchyard(path, &unknown), 1, "there is no platform");
+}
+
 #[test]
 fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     let folder = TempDir::new().unwrap();
@@ -910,6 +973,7 @@ fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     assert_eq!(request(&server.address, "DELETE", &page, Some(&user), "").unwrap().0, 200);
     post("/sandbox/clock", &json!({ "advanceBySeconds": 61 }));
     assert_eq!(get(&format!("/transactions/{payment}"))["status"], "FAILED");
+    the_payment_is_shown(path, &get(&format!("/transactions/{payment}")));
 
     assert_eq!(open(), "1");
     let (code, mut listed, _) = for_programs(path, "attention list");
@@ -939,6 +1003,7 @@ fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
     check_refusal(switchyard(path, &again), 1, "is RESOLVED and cannot be resolved");
     assert_eq!(open(), "0");
     assert_eq!(get(&format!("/transactions/{payment}"))["status"], "REFUNDED");
+    the_books_are_read(path, account);
     server.stop();
     // Without a server, too.
     let resolved = for_programs(path, "attention list --all").1.remove(0);

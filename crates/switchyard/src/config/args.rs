@@ -254,6 +254,18 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  switchyard attention list")]
     Attention(AttentionCommand),
 
+    /// Shows the whole story of a payment on one time line.
+    ///
+    /// The time line has the states, the postings as the ledger has them, the decision of the
+    /// platform, and each attempt to deliver an event. Above it stand the parties, the amounts and
+    /// the answer of the rail, below it what comes next. The server may run.
+    #[command(after_help = "Example:\n  switchyard show Transaction:...\n  switchyard show SY-...")]
+    Show(Show),
+
+    /// Reads the ledger: accounts, and the trial balance.
+    #[command(subcommand, after_help = "Example:\n  switchyard ledger balances")]
+    Ledger(LedgerCommand),
+
     /// Shows and replaces the rates of a server, also while it runs.
     #[command(subcommand, after_help = "Example:\n  switchyard rates show --rates-file rates.json")]
     Rates(RatesCommand),
@@ -288,6 +300,8 @@ impl Command {
             | Self::Token(_)
             | Self::Uma(_)
             | Self::Attention(_)
+            | Self::Show(_)
+            | Self::Ledger(_)
             | Self::Key(_) => true,
             Self::Demo(_)
             | Self::Listen(_)
@@ -316,6 +330,8 @@ impl Command {
             | Self::Token(_)
             | Self::Uma(_)
             | Self::Attention(_)
+            | Self::Show(_)
+            | Self::Ledger(_)
             | Self::Key(_)
             | Self::Rates(_)
             | Self::Completions(_)

@@ -7,9 +7,10 @@ use clap::{Args, Subcommand};
 use domain::attention::Outcome;
 use domain::currency::Currency;
 use domain::event::EventNames;
-use domain::id::{AttentionId, CustomerId, PlatformId, TokenId};
+use domain::id::{AttentionId, CustomerId, PlatformId, QuoteId, TokenId, TransactionId};
 use domain::platform::BasisPoints;
 use domain::token::{Permission, Permissions};
+use domain::transaction::referenced;
 use domain::uma_address::UmaDomain;
 use rust_decimal::Decimal;
 
@@ -182,6 +183,65 @@ pub struct SetPricing {
 
 /// One part of a price at least must be set, or there is nothing to do.
 const PRICE_OTHER_THAN_SPREAD: [&str; 2] = ["fixed_fee", "variable_fee_rate"];
+
+/// Options of `show`.
+#[derive(Debug, Clone, Args)]
+pub struct Show {
+    /// The id of a transaction or of a quote, or a reconciliation reference such as SY-....
+    #[arg(value_name = "ID", value_parser = Shown::parse)]
+    pub what: Shown,
+}
+
+/// A payment that is to be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// By its id.
+    Transaction(TransactionId),
+    /// By the id of its quote.
+    Quote(QuoteId),
+    /// By the reference that went with it.
+    Reference(String),
+}
+
+impl Shown {
+    /// Reads what identifies a payment.
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Ok(id) = TransactionId::parse(text) {
+            return Ok(Self::Transaction(id));
+        }
+        if let Ok(id) = QuoteId::parse(text) {
+            return Ok(Self::Quote(id));
+        }
+        match referenced(text) {
+            Some(_) => Ok(Self::Reference(text.to_owned())),
+            None => Err("not the id of a transaction or a quote, nor a reference such as \
+                         SY-01A2202B91BC7001"
+                .to_owned()),
+        }
+    }
+}
+
+/// Commands that read the ledger.
+#[derive(Debug, Clone, Subcommand)]
+pub enum LedgerCommand {
+    /// Lists the ledger's accounts with what was posted to them and what is pending.
+    #[command(after_help = "Example:\n  switchyard ledger accounts --platform PlatformConfig:...")]
+    Accounts(LedgerOf),
+
+    /// Prints the trial balance: what all accounts of a kind hold, and that both sides are equal.
+    ///
+    /// Exits with 1 if they are not.
+    #[command(after_help = "Example:\n  switchyard ledger balances")]
+    Balances(LedgerOf),
+}
+
+/// Options of `ledger accounts` and `ledger balances`.
+#[derive(Debug, Clone, Args)]
+pub struct LedgerOf {
+    /// Only accounts of this platform and its customers.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: Option<PlatformId>,
+}
 
 /// Commands for customers.
 #[derive(Debug, Clone, Subcommand)]
