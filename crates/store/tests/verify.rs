@@ -1490,6 +1490,29 @@ fn an_edited_row_is_refused_as_damage(kind: Kind) {
     threads.join();
 }
 
+/// Rows of a release before seals: the migration leaves them so, and says that the tables follow no
+/// row of the journal.
+fn rows_of_an_earlier_release_are_sealed_by_a_start(kind: Kind) {
+    let place = Place::new(kind);
+    build(&*place.engine());
+    let no_hash = "00".repeat(32);
+    place.run(&format!(
+        "update platforms set sealed = null; \
+         update postings set sealed = null; \
+         update customers set sealed = x'00'; \
+         update applied set seq = 0, hash = x'{no_hash}'"
+    ));
+    let is_sound = || verify(&*place.engine(), Some(&keyring())).unwrap().is_sound();
+    assert!(!is_sound());
+    let (store, threads) = Store::open(&*place.engine(), keyring()).unwrap();
+    drop(store);
+    threads.join();
+    assert!(is_sound());
+    let folder = TempDir::new().unwrap();
+    let scratch = SqliteFile::new(&folder.path().join("scratch.db"));
+    assert_eq!(replay(&*place.engine(), &keyring(), &scratch).unwrap().breaks, [] as [&str; 0]);
+}
+
 /// No column of a row can be changed, and no row be put in another place.
 fn each_column_of_a_row_is_sealed(kind: Kind) {
     let place = Place::new(kind);
@@ -1829,6 +1852,7 @@ on_every_engine! {
     a_sound_database_is_found_sound
     an_edit_by_sql_is_named
     an_edited_row_is_refused_as_damage
+    rows_of_an_earlier_release_are_sealed_by_a_start
     each_column_of_a_row_is_sealed
     every_damage_is_named
     a_quote_whose_rate_does_not_follow_from_its_basis_is_named
