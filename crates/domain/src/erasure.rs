@@ -33,7 +33,7 @@ pub trait Erase: PartialEq + Sized {
         self.erased() != *self
     }
 
-    /// The texts in it that tell of the person, if nothing else does; nothing if more does.
+    /// The personal texts of the resource, if all of its personal data are texts.
     fn only_texts(&self) -> Option<Vec<&str>> {
         None
     }
@@ -163,8 +163,9 @@ impl Erase for Transaction {
         erased_name(self.draft()) != self.draft().platform_customer_id || self.erased() != *self
     }
 
-    /// The platform's name for the customer, the memo, and texts for the rail and of it. A payment
-    /// between addresses has more. The code of a rail is of a list, and tells of no person.
+    /// The platform's name for the customer, the memo, and texts to the rail and from it. A payment
+    /// between UMA addresses has other personal data as well. The code of a rail is from a list,
+    /// and is not personal.
     fn only_texts(&self) -> Option<Vec<&str>> {
         let (draft, words) = (self.draft(), self.rail_words());
         let is_of_addresses = draft.uma.is_some()

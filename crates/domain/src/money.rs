@@ -107,14 +107,20 @@ impl Money {
 /// The amount in whole units with the currency's decimals, for people: `100.50 USD`.
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let decimals = u32::from(self.currency.decimals());
-        let whole = 10_i64.pow(decimals);
-        if decimals == 0 {
-            return write!(f, "{} {}", self.minor, self.currency);
-        }
-        let (units, rest) = (self.minor / whole, self.minor % whole);
-        write!(f, "{units}.{rest:0width$} {}", self.currency, width = decimals as usize)
+        let digits = in_major_units(i128::from(self.minor), self.currency);
+        write!(f, "{digits} {}", self.currency)
     }
+}
+
+/// A number of smallest units in major units, with all decimals of the currency. Sums of money have
+/// more bits than [`Money`].
+pub fn in_major_units(minor: i128, currency: Currency) -> String {
+    let decimals = usize::from(currency.decimals());
+    let sign = if minor < 0 { "-" } else { "" };
+    let digits = format!("{:0width$}", minor.unsigned_abs(), width = decimals + 1);
+    let (whole, rest) = digits.split_at(digits.len() - decimals);
+    let point = if decimals > 0 { "." } else { "" };
+    format!("{sign}{whole}{point}{rest}")
 }
 
 macro_rules! side {
@@ -154,6 +160,20 @@ side! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_are_written_in_major_units() {
+        let currency = |code| Currency::from_code(code).expect("a known currency");
+        for (minor, code, text) in [
+            (0, "USD", "0.00"),
+            (5, "USD", "0.05"),
+            (-1_234, "USD", "-12.34"),
+            (7, "JPY", "7"),
+            (i128::from(i64::MAX) * 4, "USD", "368934881474191032.28"),
+        ] {
+            assert_eq!(in_major_units(minor, currency(code)), text);
+        }
+    }
 
     fn currency(code: &str) -> Currency {
         Currency::from_code(code).expect("known currency")

@@ -470,6 +470,20 @@ mod tests {
         Transaction::pending(draft)
     }
 
+    /// A payment within this server from an address to itself.
+    fn between(address: UmaAddress) -> Uma {
+        Uma {
+            sender: address.clone(),
+            receiver: address,
+            counterparty: Facts::new(),
+            settlement: Settlement::Here { outgoing: None },
+            rate_details: None,
+            conversion: None,
+            payee: AboutPayee::default(),
+            callback: None,
+        }
+    }
+
     fn in_status(status: Status) -> Transaction {
         let at = Timestamp::from_millis(0);
         let step = |status| Step { status, at };
@@ -536,18 +550,7 @@ mod tests {
         let tells: [fn(&mut Transaction, UmaAddress, Currency); 3] = [
             |it, address, _| it.draft.source = Some(Source::Uma { address }),
             |it, address, currency| it.draft.destination = Destination::Uma { address, currency },
-            |it, address, _| {
-                it.draft.uma = Some(Uma {
-                    sender: address.clone(),
-                    receiver: address,
-                    counterparty: Facts::new(),
-                    settlement: Settlement::Here { outgoing: None },
-                    rate_details: None,
-                    conversion: None,
-                    payee: AboutPayee::default(),
-                    callback: None,
-                });
-            },
+            |it, address, _| it.draft.uma = Some(between(address)),
         ];
         for change in tells {
             let mut changed = made.clone();
@@ -571,16 +574,7 @@ mod tests {
             draft.direction = Direction::Incoming;
             draft.destination =
                 Destination::Account { account: AccountRef::External(bank), currency };
-            draft.uma = Some(Uma {
-                sender: address.clone(),
-                receiver: address,
-                counterparty: Facts::new(),
-                settlement: Settlement::Here { outgoing: None },
-                rate_details: None,
-                conversion: None,
-                payee: AboutPayee::default(),
-                callback: None,
-            });
+            draft.uma = Some(between(address));
             assert_eq!(received.draft().deposit_account(), Some(bank));
             assert!(received.clone().apply(KEPT, at).is_err(), "it is still to be deposited");
             let account = InternalAccountId::of(received.draft().owner, currency);

@@ -172,7 +172,8 @@ pub enum RowPhase {
 }
 
 impl RowPhase {
-    const fn name(self) -> &'static str {
+    /// The name in storage.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
             Self::Posted => "POSTED",

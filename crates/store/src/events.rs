@@ -134,7 +134,7 @@ pub(crate) fn open(
     Ok(listed.iter().zip(found).map(|(listed, found)| listed.opened(found)).collect())
 }
 
-/// The change to an event that tells of a person.
+/// The change to an event, with the personal data in it.
 fn change(kind_of_change: Kind, numbered: &Numbered, of_person: Option<Personal>) -> RowChange {
     let Event { platform, kind, resource, number, at, ref body, .. } = numbered.event;
     let values = vec![

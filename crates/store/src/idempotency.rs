@@ -93,11 +93,11 @@ pub struct Answer {
     pub owner: Option<Uuid>,
     /// The bytes of the body.
     pub body: Body,
-    /// How much these tell of that customer, while they are new.
+    /// The customer's personal data in the body, while the answer is new.
     pub tells: Tells,
 }
 
-/// How much an answer tells of the customer whom it is about.
+/// The personal data of a customer in the body of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tells {
     /// Anything.

@@ -60,7 +60,7 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
         None
     }
 
-    /// The texts in it that tell of the data key's owner, if nothing else does.
+    /// The personal texts of the data key's owner, if all personal data in the record are texts.
     fn only_texts(&self) -> Option<Vec<&str>> {
         None
     }

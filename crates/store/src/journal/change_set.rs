@@ -6,9 +6,10 @@
 //! encoding is CBOR with numbered fields: a field that is not known is skipped, and no bytes may be
 //! left over. Golden bytes hold every form that was ever written.
 //!
-//! The first frame has the change sets with the rows that tell of no person, or by a few texts
-//! alone. Other rows stand in a frame of the person, as do these texts. So the rows of a change set
-//! come back in another order, which is no matter: no two are of the same key.
+//! The first frame has the change sets. A row whose only personal data are a few texts stands in it
+//! without these texts, which are in the frame of the person; a row with other personal data is in
+//! that frame as a whole. So the rows of a change set come back in another order, which is no
+//! matter: no two are of the same key.
 
 mod texts;
 
@@ -38,26 +39,26 @@ pub struct ChangeSet {
 /// A row that is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowChange {
-    /// The person of whom it tells; nothing if it tells of none.
+    /// The personal data in the row, if it has any.
     pub of_person: Option<Personal>,
     /// The change.
     pub change: TableChange,
 }
 
 impl RowChange {
-    /// The person of whom it tells.
+    /// The owner of that data.
     pub fn owner(&self) -> Option<Uuid> {
         self.of_person.as_ref().map(|of| of.owner)
     }
 }
 
-/// A person of whom a row tells.
+/// The personal data in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Personal {
     /// The person or firm.
     pub owner: Uuid,
-    /// The texts in the row that do, if nothing else does. The row stands in the first frame then,
-    /// without them.
+    /// The personal texts, if all personal data in the row are texts. The row stands in the first
+    /// frame then, without them.
     pub texts: Option<Vec<String>>,
 }
 

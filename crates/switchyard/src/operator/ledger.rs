@@ -9,7 +9,9 @@ use std::sync::Arc;
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, PlatformId};
-use ledger::account::{AccountKey, Counters};
+use domain::money::in_major_units;
+use ledger::account::AccountKey;
+use ledger::audit::Sums;
 use serde_json::{Value, json};
 use service::App;
 use store::books::LedgerAccount;
@@ -39,7 +41,7 @@ pub async fn run(config: &Config, command: &LedgerCommand) -> Result<u8, Failure
                 Ok(done)
             });
             let code = done.await?.tell(name)?;
-            match totals.iter().find(|(_, sums)| !sums.are_equal()) {
+            match totals.iter().find(|(_, sums)| !sums.balances()) {
                 None => Ok(code),
                 Some((currency, _)) => Err(Failure::new(format!(
                     "debits and credits in {currency} are not equal: run switchyard verify"
@@ -98,69 +100,36 @@ fn each(
     }
 }
 
-/// Sums of counters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Sums(Counters);
-
-impl Sums {
-    /// Adds what an account counts. No sum of counters that the ledger lets be leaves 127 bits.
-    fn add(&mut self, other: Counters) {
-        let Self(sums) = self;
-        sums.debits_pending += other.debits_pending;
-        sums.debits_posted += other.debits_posted;
-        sums.credits_pending += other.credits_pending;
-        sums.credits_posted += other.credits_posted;
-    }
-
-    fn are_equal(self) -> bool {
-        let Self(sums) = self;
-        sums.debits_posted == sums.credits_posted && sums.debits_pending == sums.credits_pending
-    }
-
-    /// Debits less credits, as far as they are final.
-    fn balance(self) -> i128 {
-        self.0.debits_posted - self.0.credits_posted
-    }
-
-    /// The four counters and the balance for people.
-    fn cells(self, currency: Currency) -> [String; 5] {
-        let Self(sums) = self;
-        let balance = match self.balance() {
-            0 => amount(0, currency),
-            debit if debit > 0 => format!("{} Dr", amount(debit, currency)),
-            credit => format!("{} Cr", amount(-credit, currency)),
-        };
-        let counters =
-            [sums.debits_posted, sums.credits_posted, sums.debits_pending, sums.credits_pending];
-        let [debits, credits, pending_debits, pending_credits] =
-            counters.map(|minor| amount(minor, currency));
-        [debits, credits, pending_debits, pending_credits, balance]
-    }
-
-    /// The same for programs, in the smallest unit: as texts, because a sum can have 128 bits.
-    fn value(self) -> Value {
-        let Self(sums) = self;
-        json!({
-            "debitsPosted": sums.debits_posted.to_string(),
-            "creditsPosted": sums.credits_posted.to_string(),
-            "debitsPending": sums.debits_pending.to_string(),
-            "creditsPending": sums.credits_pending.to_string(),
-            "balance": self.balance().to_string(),
-        })
-    }
+/// Debits less credits, as far as they are final.
+fn balance(sums: Sums) -> i128 {
+    sums.debits_posted - sums.credits_posted
 }
 
-/// An amount in smallest units as people write it.
-fn amount(minor: i128, currency: Currency) -> String {
-    let decimals = usize::from(currency.decimals());
-    let sign = if minor < 0 { "-" } else { "" };
-    let digits = format!("{:0width$}", minor.unsigned_abs(), width = decimals + 1);
-    let (whole, rest) = digits.split_at(digits.len() - decimals);
-    let point = if decimals > 0 { "." } else { "" };
-    format!("{sign}{whole}{point}{rest}")
+/// The four sums and the balance for people.
+fn cells(sums: Sums, currency: Currency) -> [String; 5] {
+    let amount = |minor| in_major_units(minor, currency);
+    let balance = match balance(sums) {
+        0 => amount(0),
+        debit if debit > 0 => format!("{} Dr", amount(debit)),
+        credit => format!("{} Cr", amount(-credit)),
+    };
+    let sums = [sums.debits_posted, sums.credits_posted, sums.debits_pending, sums.credits_pending];
+    let [debits, credits, pending_debits, pending_credits] = sums.map(amount);
+    [debits, credits, pending_debits, pending_credits, balance]
 }
 
-/// The columns of [`Sums::cells`].
+/// The same for programs, in the smallest unit: as texts, because a sum can have 128 bits.
+fn value(sums: Sums) -> Value {
+    json!({
+        "debitsPosted": sums.debits_posted.to_string(),
+        "creditsPosted": sums.credits_posted.to_string(),
+        "debitsPending": sums.debits_pending.to_string(),
+        "creditsPending": sums.credits_pending.to_string(),
+        "balance": balance(sums).to_string(),
+    })
+}
+
+/// The columns of [`cells`].
 const COLUMNS: [&str; 5] = ["debits", "credits", "pending debits", "pending credits", "balance"];
 
 async fn refuse_unknown(app: &App, of: &LedgerOf) -> Result<(), Failure> {
@@ -191,9 +160,9 @@ async fn accounts(app: &App, of: &LedgerOf) -> Result<Done, Failure> {
     ];
     let (mut rows, mut values) = (vec![header], Vec::with_capacity(all.len()));
     for found in &all {
-        let (account, sums) = (&found.account, Sums(found.account.balance.counters()));
+        let (account, sums) = (&found.account, Sums::from(found.account.balance.counters()));
         let Some(currency) = found.currency() else { continue };
-        let [debits, credits, pending_debits, pending_credits, balance] = sums.cells(currency);
+        let [debits, credits, pending_debits, pending_credits, balance] = cells(sums, currency);
         let (name, changed) = (account.account.to_string(), account.updated_at.to_string());
         rows.push([
             name.clone(),
@@ -204,7 +173,7 @@ async fn accounts(app: &App, of: &LedgerOf) -> Result<Done, Failure> {
             balance,
             changed.clone(),
         ]);
-        let mut value = sums.value();
+        let mut value = value(sums);
         value["account"] = json!(name);
         value["platform"] = json!(found.platform.map(|id| id.to_string()));
         value["currency"] = json!(currency.code());
@@ -242,7 +211,7 @@ async fn balances(app: &App, of: &LedgerOf) -> Result<(Done, Vec<(Currency, Sums
             let line = (found.platform, kind(&found), currency);
             let (accounts, sums) = lines.entry(line).or_default();
             *accounts += 1;
-            sums.add(found.account.balance.counters());
+            sums.add(found.account.balance.counters().into());
         })?;
         Ok(lines)
     };
@@ -261,15 +230,15 @@ async fn balances(app: &App, of: &LedgerOf) -> Result<(Done, Vec<(Currency, Sums
         balance,
     ];
     let row = |platform: String, kind: String, currency: Currency, sums: Sums| {
-        let [debits, credits, pending_debits, pending_credits, balance] = sums.cells(currency);
+        let [debits, credits, pending_debits, pending_credits, balance] = cells(sums, currency);
         let code = currency.code().to_owned();
         [platform, kind, code, debits, credits, pending_debits, pending_credits, balance]
     };
     let (mut rows, mut values) = (vec![header], Vec::with_capacity(lines.len()));
     for ((platform, kind, currency), (accounts, sums)) in lines {
-        totals.entry(currency).or_default().add(sums.0);
+        totals.entry(currency).or_default().add(sums);
         let platform = platform.map_or_else(|| "all".to_owned(), |id| id.to_string());
-        let mut value = sums.value();
+        let mut value = value(sums);
         value["platform"] = json!(platform);
         value["kind"] = json!(kind);
         value["currency"] = json!(currency.code());
@@ -280,7 +249,7 @@ async fn balances(app: &App, of: &LedgerOf) -> Result<(Done, Vec<(Currency, Sums
     let mut total_values = Vec::with_capacity(totals.len());
     for (currency, sums) in &totals {
         rows.push(row("total".to_owned(), String::new(), *currency, *sums));
-        let mut value = sums.value();
+        let mut value = value(*sums);
         value["currency"] = json!(currency.code());
         total_values.push(value);
     }
@@ -288,23 +257,4 @@ async fn balances(app: &App, of: &LedgerOf) -> Result<(Done, Vec<(Currency, Sums
     // A payment from one platform of this server to another is in the books of both.
     let totals = if wanted.is_none() { totals.into_iter().collect() } else { Vec::new() };
     Ok((Done { text: aligned(&rows), value, changed: None }, totals))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_written_as_people_do() {
-        let currency = |code| Currency::from_code(code).expect("a known currency");
-        for (minor, code, text) in [
-            (0, "USD", "0.00"),
-            (5, "USD", "0.05"),
-            (-1_234, "USD", "-12.34"),
-            (7, "JPY", "7"),
-            (i128::from(i64::MAX) * 4, "USD", "368934881474191032.28"),
-        ] {
-            assert_eq!(amount(minor, currency(code)), text);
-        }
-    }
 }

@@ -341,11 +341,9 @@ fn entry(entry: &Entry) -> String {
 }
 
 fn posting_value(posting: &PostingRow) -> Value {
-    let (phase, resolves) = match posting.phase {
-        RowPhase::Posted => ("POSTED", None),
-        RowPhase::Pending => ("PENDING", None),
-        RowPhase::Resolves(pending, Resolution::Post) => ("RESOLVED_POSTED", Some(pending)),
-        RowPhase::Resolves(pending, Resolution::Void) => ("RESOLVED_VOIDED", Some(pending)),
+    let resolves = match posting.phase {
+        RowPhase::Resolves(pending, _) => Some(pending),
+        RowPhase::Pending | RowPhase::Posted => None,
     };
     let entry = |entry: &Entry| {
         json!({
@@ -358,7 +356,7 @@ fn posting_value(posting: &PostingRow) -> Value {
     json!({
         "number": posting.number,
         "movement": posting.movement.name(),
-        "phase": phase,
+        "phase": posting.phase.name(),
         "resolves": resolves,
         "at": posting.at.to_string(),
         "entries": posting.entries.iter().map(entry).collect::<Vec<_>>(),
